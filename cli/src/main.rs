@@ -74,7 +74,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Latency(args) => command::latency::run(&args),
         Command::Export(args) => command::export::run(&args),
         #[cfg(feature = "profile")]
-        Command::Profile(args) => command::profile::run(&args),
+        Command::Profile(args) => return command::profile::run(&args),
         #[cfg(feature = "profile")]
         Command::Fdo(args) => command::fdo::run(&args),
         Command::Pack(args) => command::pack::pack(&args),

@@ -24,7 +24,8 @@ const STREAM_ID: u64 = 1 << 9;
 const RAW: u64 = 1 << 10;
 const BRANCH_STACK: u64 = 1 << 11;
 const REGS_USER: u64 = 1 << 12;
-const STACK_USER: u64 = 1 << 13;
+/// `PERF_SAMPLE_STACK_USER`: samples have a copy of the program's stack.
+pub const STACK_USER: u64 = 1 << 13;
 const IDENTIFIER: u64 = 1 << 16;
 
 /// `PERF_FORMAT_*` bits of `perf_event_attr.read_format`.

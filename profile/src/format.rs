@@ -4,6 +4,7 @@ pub mod firefox;
 pub mod folded;
 pub mod html;
 pub mod jfr;
+mod other_kind;
 pub mod otlp;
 pub mod perf_data;
 pub mod perf_script;
@@ -12,8 +13,8 @@ pub mod pprof;
 pub mod recording;
 pub mod speedscope;
 
-use crate::Result;
 use crate::profile::Profile;
+use crate::{Error, Result};
 
 /// Reads a profile of a format that its bytes decide: a recording, `perf.data`, JFR, pprof with
 /// gzip or without, OTLP, or folded stacks.
@@ -31,10 +32,58 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     if bytes.starts_with(&recording::HEADER) {
         return recording::read(bytes);
     }
+    if let Some(kind) = other_kind::of(bytes) {
+        return Err(unknown(format!(
+            "this is {kind}, which is not read; give a recording, perf.data, JFR, pprof, OTLP or folded stacks"
+        )));
+    }
     let is_text = |byte: &u8| !matches!(byte, 0..=8 | 14..=31);
     match bytes.iter().take(4096).all(is_text) {
         true => folded::read(bytes),
         false if otlp::is_otlp(bytes) => otlp::read(bytes),
-        false => pprof::read(bytes),
+        false if pprof::is_pprof(bytes) => pprof::read(bytes),
+        false => Err(unknown(
+            "these bytes are neither a pprof nor an OTLP profile; is the file damaged?".to_owned(),
+        )),
+    }
+}
+
+fn unknown(problem: String) -> Error {
+    Error::Malformed {
+        format: "profile",
+        problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(bytes: &[u8]) -> String {
+        read(bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn other_messages_are_no_empty_profiles() {
+        // A message with one field of bytes, and one that ends too early.
+        for bytes in [&[0x0a, 3, 1, 2, 3][..], &[0x0a, 200, 1, 0], &[0x22, 1, 0]] {
+            let text = refusal(bytes);
+            assert!(text.contains("neither a pprof nor an OTLP profile"), "{text}");
+        }
+        assert!(refusal(b"").contains("an empty file"));
+    }
+
+    #[test]
+    fn written_profiles_of_other_tools_are_named() {
+        let profile = folded::read(&b"main;f 3\n"[..]).unwrap();
+        let functions = crate::FunctionProfile::new(&profile).unwrap();
+        let event = profile.events.iter().next().unwrap().0;
+        let (mut speedscope, mut firefox, mut perfetto) = (Vec::new(), Vec::new(), Vec::new());
+        speedscope::write(&profile, &functions, "test", &mut speedscope).unwrap();
+        firefox::write(&profile, &functions, event, "test", &mut firefox).unwrap();
+        perfetto::write(&profile, &mut perfetto).unwrap();
+        assert!(refusal(&speedscope).contains("JSON of speedscope"));
+        assert!(refusal(&firefox).contains("JSON of the Firefox Profiler"));
+        assert!(refusal(&perfetto).contains("Perfetto"));
     }
 }

@@ -6,6 +6,8 @@ use crate::profile::Profile;
 use crate::sample::{EventId, LabelSetId, Sample, ThreadId, UnixNanos};
 use crate::stacks::{StackId, Stacks};
 use crate::table::{Id, Table, table_id};
+use backtrail_pt::BuildId;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 table_id! {
@@ -13,15 +15,18 @@ table_id! {
     SymbolId
 }
 
-/// A function as a view shows it. Functions with the same name in the same file are one.
+/// A function as a view shows it. Functions with the same name in the same module are one, and
+/// without a module those in the same file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol {
     /// The name. Without symbols, `MODULE+0xOFFSET`; without a module, the address.
     pub name: Box<str>,
-    /// The source file. Empty: unknown.
+    /// The source file of the declaration, or else of a line. Empty: unknown.
     pub file: Box<str>,
     /// The name of the module's file, without its folder. Empty: unknown.
     pub module: Box<str>,
+    /// The build id of the module, if the name is an offset in it.
+    pub build_id: Option<BuildId>,
     /// Whether the name is that of a function. If not, it is an address or a mark.
     pub is_function: bool,
 }
@@ -31,7 +36,10 @@ pub struct Symbol {
 pub struct Site {
     /// The function.
     pub symbol: SymbolId,
-    /// The line in its file. 0: unknown.
+    /// The file of the line, in the table of the profile. The line of a macro is in another file
+    /// than its function. `None`: unknown.
+    pub file: Option<StringId>,
+    /// The line. 0: unknown.
     pub line: u32,
     /// Whether the compiler inlined it into the next frame outward.
     pub is_inlined: bool,
@@ -60,6 +68,8 @@ pub struct SiteSample {
 pub struct FunctionProfile {
     /// The functions.
     pub symbols: Table<SymbolId, Symbol>,
+    /// The files of lines.
+    pub files: Table<StringId, Box<str>>,
     /// The stacks.
     pub stacks: Stacks<Site>,
     /// The samples.
@@ -83,9 +93,10 @@ impl FunctionProfile {
     /// As [`FunctionProfile::new`].
     pub fn with_stacks(profile: &Profile) -> Result<(Self, Vec<StackId>)> {
         let mut this = Self::default();
+        let files = files_of(profile);
         let mut sites = Vec::with_capacity(profile.frames.len());
         for (id, frame) in profile.frames.iter() {
-            sites.push(this.sites(profile, id, frame)?);
+            sites.push(this.sites(profile, id, frame, &files)?);
         }
         // The stack of sites of each stack.
         let mut stacks = vec![StackId::EMPTY];
@@ -112,30 +123,37 @@ impl FunctionProfile {
     }
 
     /// Returns the sites of a frame, the outermost first.
-    fn sites(&mut self, profile: &Profile, id: FrameId, frame: &Frame) -> Result<Vec<Site>> {
-        let module = match frame {
-            Frame::Code { module, .. } => profile.modules.get(*module),
-            _ => None,
-        };
-        let module = module.map_or("", |module| profile.text(module.path));
-        let module = module.rsplit('/').next().unwrap_or_default();
+    fn sites(
+        &mut self,
+        profile: &Profile,
+        id: FrameId,
+        frame: &Frame,
+        files: &Files<'_>,
+    ) -> Result<Vec<Site>> {
+        let module = module_name(profile, frame);
         let lines = profile.lines_of(id);
         if let Some(outermost) = lines.len().checked_sub(1) {
             let lines = lines.iter().enumerate().rev();
             return lines
-                .map(|(index, line)| self.site(profile, module, line, index < outermost))
+                .map(|(index, line)| self.site(profile, module, line, index < outermost, files))
                 .collect();
         }
+        let build_id = match frame {
+            Frame::Code { module, .. } => profile.modules.get(*module),
+            _ => None,
+        };
+        let build_id = build_id.and_then(|module| module.build_id.clone());
         let named = |name| Symbol {
             name,
             file: "".into(),
             module: module.into(),
+            build_id,
             is_function: false,
         };
         let symbol = match *frame {
             Frame::Function { function, line } => {
                 let line = Line { function, line };
-                return Ok(vec![self.site(profile, module, &line, false)?]);
+                return Ok(vec![self.site(profile, module, &line, false, files)?]);
             }
             Frame::Code { offset, .. } => named(format!("{module}+{offset}").into()),
             Frame::Address(address) => named(format!("{address:#x}").into()),
@@ -144,22 +162,38 @@ impl FunctionProfile {
         let symbol = self.symbols.intern(symbol)?;
         Ok(vec![Site {
             symbol,
+            file: None,
             line: 0,
             is_inlined: false,
         }])
     }
 
-    fn site(&mut self, profile: &Profile, module: &str, line: &Line, is_inlined: bool) -> Result<Site> {
+    fn site(
+        &mut self,
+        profile: &Profile,
+        module: &str,
+        line: &Line,
+        is_inlined: bool,
+        files: &Files<'_>,
+    ) -> Result<Site> {
         let function = profile.functions.get(line.function);
         let text = |id: Option<StringId>| id.map_or("", |id| profile.text(id));
+        let row_file = function.and_then(|function| function.file);
+        let file = function.and_then(|function| files.get(&(module, function.name)));
         let symbol = self.symbols.intern(Symbol {
             name: text(function.map(|function| function.name)).into(),
-            file: text(function.and_then(|function| function.file)).into(),
+            file: text(file.map_or(row_file, |file| Some(file.name))).into(),
             module: module.into(),
+            build_id: None,
             is_function: true,
         })?;
+        let file = match row_file.map(|file| profile.text(file)) {
+            Some(file) => Some(self.files.intern_with(file, || file.into())?),
+            None => None,
+        };
         Ok(Site {
             symbol,
+            file,
             line: line.line,
             is_inlined,
         })
@@ -169,6 +203,14 @@ impl FunctionProfile {
     #[must_use]
     pub fn symbol(&self, id: SymbolId) -> Option<&Symbol> {
         self.symbols.get(id)
+    }
+
+    /// Returns the file of a line. Empty: unknown.
+    #[must_use]
+    pub fn file(&self, site: Site) -> &str {
+        site.file
+            .and_then(|file| self.files.get(file))
+            .map_or("", |file| file)
     }
 
     /// Returns the name of a function.
@@ -199,6 +241,53 @@ impl FunctionProfile {
     }
 }
 
+/// The file of a function, and whether the function is declared in it.
+struct FunctionFile {
+    name: StringId,
+    is_declared: bool,
+}
+
+/// The files of the functions of each module, by the names of both.
+type Files<'a> = HashMap<(&'a str, StringId), FunctionFile>;
+
+/// Returns the file of each function in a module: that of its declaration, or else of its first
+/// line. Lines of one function may be in several files.
+fn files_of(profile: &Profile) -> Files<'_> {
+    let mut files = Files::new();
+    for (id, frame) in profile.frames.iter() {
+        let module = module_name(profile, frame);
+        if module.is_empty() {
+            continue;
+        }
+        for line in profile.lines_of(id) {
+            let function = profile.functions.get(line.function);
+            let Some((function, name)) = function.and_then(|one| Some((one, one.file?))) else {
+                continue;
+            };
+            let is_declared = function.start_line > 0;
+            let found = FunctionFile { name, is_declared };
+            match files.get_mut(&(module, function.name)) {
+                Some(file) if is_declared && !file.is_declared => *file = found,
+                Some(_) => {}
+                None => {
+                    files.insert((module, function.name), found);
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Returns the name of the file of a frame's module. Empty: there is none.
+fn module_name<'a>(profile: &'a Profile, frame: &Frame) -> &'a str {
+    let module = match frame {
+        Frame::Code { module, .. } => profile.modules.get(*module),
+        _ => None,
+    };
+    let path = module.map_or("", |module| profile.text(module.path));
+    path.rsplit('/').next().unwrap_or_default()
+}
+
 /// A name without the separators of folded stacks.
 struct OneFrame<'a>(&'a str);
 
@@ -215,7 +304,7 @@ impl std::fmt::Display for OneFrame<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Module;
+    use crate::frame::{Function, Module};
     use backtrail_pt::FileOffset;
 
     /// Returns a profile with two frames: `leaf`, inlined into `work`, of which `main` is not
@@ -253,5 +342,38 @@ mod tests {
         let flags: Vec<_> = sites.iter().map(flags).collect();
         assert_eq!(flags, [(true, 7), (false, 7), (false, 0)]);
         assert!(!profile.symbol(sites[2].symbol).unwrap().is_function);
+    }
+
+    #[test]
+    fn function_with_lines_in_two_files_is_one() {
+        let mut profile = profile();
+        let texts = ["twice", "c1.h", "c1.c"].map(|text| profile.string(text).unwrap());
+        let [name, declared, other] = texts;
+        let function = |file, start_line| Function {
+            name,
+            linkage_name: name,
+            file: Some(file),
+            start_line,
+        };
+        let functions = [(other, 0), (declared, 3)].map(|(file, line)| {
+            let function = profile.functions.intern(function(file, line));
+            function.unwrap()
+        });
+        let frames: Vec<_> = profile.frames.iter().map(|(id, _)| id).collect();
+        for ((frame, function), line) in frames.into_iter().zip(functions).zip([10, 4]) {
+            profile.lines.insert(frame, [Line { function, line }].into());
+        }
+        let functions = FunctionProfile::new(&profile).unwrap();
+        let sites: Vec<_> = functions.stacks.frames(functions.samples[0].stack).collect();
+        assert_eq!(sites[0].symbol, sites[1].symbol);
+        let places: Vec<_> = sites
+            .iter()
+            .map(|site| (functions.file(*site), site.line))
+            .collect();
+        assert_eq!(places, [("c1.h", 4), ("c1.c", 10)]);
+        assert_eq!(&*functions.symbol(sites[0].symbol).unwrap().file, "c1.h");
+        let lines = crate::line_weights(&functions).unwrap();
+        let lines: Vec<_> = lines.iter().map(|row| (&*row.file, row.line)).collect();
+        assert_eq!(lines, [("c1.h", 4), ("c1.c", 10)]);
     }
 }

@@ -70,6 +70,7 @@ fn by_lines(profile: &FunctionProfile) -> Result<(FunctionProfile, Vec<Place>)> 
                     name: format!("{}:{}", place.0, place.1).into(),
                     file: place.0.clone(),
                     module: "".into(),
+                    build_id: None,
                     is_function: false,
                 })?;
                 if symbol.index() == places.len() {
@@ -77,6 +78,7 @@ fn by_lines(profile: &FunctionProfile) -> Result<(FunctionProfile, Vec<Place>)> 
                 }
                 let line = Site {
                     symbol,
+                    file: None,
                     line: 0,
                     is_inlined: false,
                 };
@@ -96,7 +98,7 @@ fn by_lines(profile: &FunctionProfile) -> Result<(FunctionProfile, Vec<Place>)> 
 }
 
 fn place_of(profile: &FunctionProfile, site: Site) -> Place {
-    let file = profile.symbol(site.symbol).map_or("", |symbol| &symbol.file);
+    let file = profile.file(site);
     match site.line > 0 && !file.is_empty() {
         true => (file.into(), site.line),
         false => Place::default(),

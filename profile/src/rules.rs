@@ -88,6 +88,7 @@ impl Rules {
     pub fn apply(&self, profile: &FunctionProfile) -> Result<FunctionProfile> {
         let mut new = FunctionProfile {
             symbols: profile.symbols.clone(),
+            files: profile.files.clone(),
             ..FunctionProfile::default()
         };
         let names = self.collapse.iter().map(|rule| {
@@ -95,6 +96,7 @@ impl Rules {
                 name: rule.name.as_str().into(),
                 file: "".into(),
                 module: "".into(),
+                build_id: None,
                 is_function: false,
             })
         });
@@ -161,6 +163,7 @@ fn next_state(new: &mut FunctionProfile, caller: State, site: Site, verdict: Ver
             caller.stack,
             Site {
                 symbol,
+                file: None,
                 line: 0,
                 is_inlined: false,
             },

@@ -35,8 +35,9 @@ impl From<ExitStatus> for ProgramEnd {
 pub(crate) struct WaitingProgram {
     name: String,
     pid: Pid,
-    release: PipeWriter,
-    spawner: JoinHandle<io::Result<Child>>,
+    /// `None`: it was released.
+    release: Option<PipeWriter>,
+    spawner: Option<JoinHandle<io::Result<Child>>>,
 }
 
 /// A program that runs.
@@ -79,8 +80,8 @@ impl WaitingProgram {
         Ok(Self {
             pid: Pid(u32::from_ne_bytes(pid)),
             name,
-            release,
-            spawner,
+            release: Some(release),
+            spawner: Some(spawner),
         })
     }
 
@@ -95,21 +96,34 @@ impl WaitingProgram {
     ///
     /// [`Error::Program`] if it cannot, as for a missing file.
     pub fn release(mut self) -> Result<RunningProgram> {
-        let written = self.release.write_all(&[1]);
-        let spawned = match (written, self.spawner.join()) {
-            (Ok(()), Ok(spawned)) => spawned,
+        let release = self.release.take();
+        let written = release.map_or(Ok(()), |mut release| release.write_all(&[1]));
+        let spawned = match (written, self.spawner.take().map(JoinHandle::join)) {
+            (Ok(()), Some(Ok(spawned))) => spawned,
             (Err(error), _) => Err(error),
-            (_, Err(_)) => Err(io::Error::other("the thread that starts it panicked")),
+            _ => Err(io::Error::other("the thread that starts it panicked")),
         };
         let child = spawned.map_err(|error| Error::Program {
-            program: self.name,
+            program: std::mem::take(&mut self.name),
             error,
         })?;
         Ok(RunningProgram { child })
     }
 }
 
-/// Runs the program after it was released. Without a release, the process ends.
+impl Drop for WaitingProgram {
+    /// Ends a process that was not released, and waits for its end.
+    fn drop(&mut self) {
+        drop(self.release.take());
+        if let Some(Ok(Ok(mut child))) = self.spawner.take().map(JoinHandle::join) {
+            // The process has ended by itself.
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs the program after it was released. Without a release, the process ends, and its parent sees
+/// no error.
 fn spawn(
     arguments: &[OsString],
     pid_writer: PipeWriter,
@@ -123,20 +137,22 @@ fn spawn(
     command.args(arguments);
     let (to, from) = (pid_writer.as_raw_fd(), release.as_raw_fd());
     let wait = move || {
-        // SAFETY: close, getpid, write and read are async-signal-safe, and the buffers are those of
+        // SAFETY: close, getpid, write, read and _exit are async-signal-safe, and the buffers are those of
         // this frame. The descriptors are copies of this process. The one that is closed would keep
         // the pipe open, so that the end of the recorder would not be noticed.
-        let released = unsafe {
+        unsafe {
             libc::close(release_writer);
             let pid = libc::getpid().to_ne_bytes();
             let mut byte = [0u8];
-            libc::write(to, pid.as_ptr().cast(), pid.len()) == 4
-                && libc::read(from, byte.as_mut_ptr().cast(), 1) == 1
-        };
-        match released {
-            true => Ok(()),
-            false => Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+            let is_released = libc::write(to, pid.as_ptr().cast(), pid.len()) == 4
+                && libc::read(from, byte.as_mut_ptr().cast(), 1) == 1;
+            if !is_released {
+                // An error would be written to the recorder, which may be gone, and this would
+                // abort with a message.
+                libc::_exit(1);
+            }
         }
+        Ok(())
     };
     // SAFETY: the closure only makes system calls that are safe after fork. It neither allocates
     // nor takes locks.
@@ -199,9 +215,10 @@ mod tests {
     #[test]
     fn process_without_release_ends() {
         let waiting = WaitingProgram::start(&arguments(&["sleep", "1000"])).unwrap();
-        let WaitingProgram { release, spawner, .. } = waiting;
-        drop(release);
-        assert!(spawner.join().unwrap().is_err());
+        let pid = waiting.pid();
+        drop(waiting);
+        // The process was waited for, so that its id is free.
+        assert!(kill(RawPid::from_raw(pid.0.cast_signed()), None).is_err());
     }
 
     #[test]

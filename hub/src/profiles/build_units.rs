@@ -7,7 +7,7 @@ use super::query;
 use super::selection::{Column, Selection};
 use crate::error::Result;
 use crate::hub::Hub;
-use backtrail_profile::{FunctionProfile, LabelSetId, LabelValue, Profile, Symbol};
+use backtrail_profile::{FunctionKey, FunctionProfile, LabelSetId, LabelValue, Profile, Symbol};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -35,6 +35,26 @@ pub struct UnitFunction {
     /// The name of the module's file. Empty: unknown.
     #[serde(default)]
     pub module: String,
+    /// The build id of the module, of code without a symbol. Empty: unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub build_id: String,
+    /// Whether the name is no function's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_nameless: bool,
+}
+
+impl UnitFunction {
+    /// Returns the parts by which functions of builds are matched.
+    #[must_use]
+    pub fn key(&self) -> FunctionKey<'_> {
+        FunctionKey {
+            name: &self.name,
+            file: &self.file,
+            module: &self.module,
+            build_id: &self.build_id,
+            is_function: !self.is_nameless,
+        }
+    }
 }
 
 /// A host in an interval of time.
@@ -70,6 +90,11 @@ impl Sums {
             name: symbol.name.to_string(),
             file: symbol.file.to_string(),
             module: symbol.module.to_string(),
+            build_id: symbol
+                .build_id
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string),
+            is_nameless: !symbol.is_function,
         });
         self.indexes.insert(symbol.clone(), index);
         index

@@ -87,8 +87,8 @@ impl ExplorerParameters {
     /// Reads the query of an address.
     ///
     /// # Errors
-    /// Fails if the query is too long, has an unknown parameter or repeats one, or if a selection is
-    /// malformed.
+    /// Fails if the query is too long, has an unknown parameter or repeats one. Fails if a
+    /// selection is malformed.
     pub fn read(query: &str) -> Result<Self> {
         if query.len() > MAX_QUERY {
             return Err(Error::TooLarge(format!("a view has at most {MAX_QUERY} bytes")));

@@ -62,7 +62,7 @@ fn check_content(pushed: &PushedProfile, profile: &Profile) -> Result<()> {
         perf_data::is_perf_data(bytes) || jfr::is_jfr(bytes) || bytes.starts_with(&recording::HEADER);
     let problem = match bytes.is_empty() {
         true => "the profile is empty",
-        false if has_header || profile.events.iter().next().is_some() => return Ok(()),
+        false if has_header || !profile.events.is_empty() => return Ok(()),
         false => "the message has no sample type of a profile",
     };
     if pushed.may_be_empty {

@@ -3,14 +3,16 @@
 //! A unit of the comparison is a host in an interval of time. [`backtrail_store::regression`] has
 //! the statistics.
 
-use super::build_units::{BuildUnits, Unit, UnitFunction};
+use super::build_units::UnitFunction;
 use super::changed_branches::{BuildBranches, ChangedBranch};
 use super::selection::{FIRST_EVENT, Selection, SelectionParameters};
 use super::sites;
 use super::sites::answer::{SiteAnswer, SiteState, is_partial};
+use super::sites::units::SiteUnits;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use backtrail_profile::{FunctionKey, match_functions};
 use backtrail_store::regression::{Direction, RegressionRule, changed_functions};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -180,24 +182,28 @@ pub async fn compare_at(
     let intervals = parameters.intervals()?;
     let earlier = parameters.selection(before, before_from, before_until, now)?;
     let later = parameters.selection(after, "", "", now)?;
-    let mut functions = Functions::default();
-    let (first, mut notes, asked) = matrix(hub, &earlier, intervals, &mut functions).await?;
-    let (second, more_notes, asked_later) = matrix(hub, &later, intervals, &mut functions).await?;
-    notes.extend(more_notes);
+    let (first, asked) = sites::units::units(hub, &earlier, intervals).await?;
+    let (second, asked_later) = sites::units::units(hub, &later, intervals).await?;
+    let mut notes = notes_of(first.iter().chain(&second));
+    let functions = Functions::of_builds([&first, &second]);
     let sites = worst(asked, asked_later);
     notes.extend(sites.iter().filter_map(SiteAnswer::note));
     notes.sort_unstable();
     notes.dedup();
-    let cells = (first.len() + second.len()).saturating_mul(functions.symbols.len());
+    let units: usize = first
+        .iter()
+        .chain(&second)
+        .map(|(_, part)| part.units.len())
+        .sum();
+    let cells = units.saturating_mul(functions.symbols.len());
     if cells > MAX_CELLS {
         return Err(Error::TooLarge(format!(
-            "the builds have {} hosts and intervals and {} functions, too many for a comparison; \
+            "the builds have {units} hosts and intervals and {} functions, too many for a comparison; \
              choose fewer intervals",
-            first.len() + second.len(),
             functions.symbols.len()
         )));
     }
-    let (first, second) = (functions.padded(first), functions.padded(second));
+    let [first, second] = [&first, &second].map(|parts| functions.weights(parts));
     let changes = changed_functions(&first, &second, RegressionRule::default())?;
     let changes = changes.into_iter().filter_map(|change| {
         let symbol = functions.symbols.get(change.function)?;
@@ -228,26 +234,15 @@ pub async fn compare_at(
     })
 }
 
-/// The weights of functions in each unit, the notes, and the sites that were asked.
-type Matrix = (Vec<Vec<f64>>, Vec<String>, Vec<SiteAnswer>);
-
-/// Returns the units of a build of this hub and its sites.
-async fn matrix(
-    hub: &Arc<Hub>,
-    selection: &Selection,
-    intervals: u64,
-    functions: &mut Functions,
-) -> Result<Matrix> {
-    let (parts, asked) = sites::units::units(hub, selection, intervals).await?;
-    let (mut weights, mut notes) = (Vec::new(), Vec::new());
-    for (site, part) in parts {
-        weights.extend(functions.weights(&part));
-        notes.extend(part.notes.into_iter().map(|note| match site.as_str() {
-            "" => note,
+/// Returns the notes of all parts, with the names of their sites.
+fn notes_of<'a>(parts: impl Iterator<Item = &'a SiteUnits>) -> Vec<String> {
+    let notes = parts.flat_map(|(site, part)| {
+        part.notes.iter().map(move |note| match site.as_str() {
+            "" => note.clone(),
             site => format!("site {site}: {note}"),
-        }));
-    }
-    Ok((weights, notes, asked))
+        })
+    });
+    notes.collect()
 }
 
 /// Returns the states of sites that were asked twice: a part that is missing once is missing.
@@ -263,7 +258,12 @@ fn worst(first: Vec<SiteAnswer>, second: Vec<SiteAnswer>) -> Vec<SiteAnswer> {
     answers
 }
 
-/// The functions of both builds.
+/// Returns the parts by which functions are matched.
+fn keys(functions: &[UnitFunction]) -> Vec<FunctionKey<'_>> {
+    functions.iter().map(UnitFunction::key).collect()
+}
+
+/// The functions of both builds. Those that only their files name otherwise are one.
 #[derive(Default)]
 struct Functions {
     indexes: HashMap<UnitFunction, usize>,
@@ -271,42 +271,45 @@ struct Functions {
 }
 
 impl Functions {
-    fn index(&mut self, function: &UnitFunction) -> usize {
-        if let Some(index) = self.indexes.get(function) {
-            return *index;
-        }
-        let index = self.symbols.len();
-        self.symbols.push(function.clone());
-        self.indexes.insert(function.clone(), index);
-        index
-    }
-
-    /// Returns the weights of each unit by the index of the function.
-    fn weights(&mut self, part: &BuildUnits) -> Vec<Vec<f64>> {
-        let indexes: Vec<usize> = part.functions.iter().map(|one| self.index(one)).collect();
-        let unit = |unit: &Unit| {
-            let mut weights = Vec::new();
-            for (function, weight) in &unit.weights {
-                let Some(&index) = indexes.get(*function as usize) else {
-                    continue;
-                };
-                if weights.len() <= index {
-                    weights.resize(index + 1, 0.0);
-                }
-                if let Some(sum) = weights.get_mut(index) {
-                    *sum += weight;
-                }
-            }
-            weights
+    /// Returns the functions of the parts of both builds. A function has the names of the later
+    /// build, if this has it.
+    fn of_builds([before, after]: [&[SiteUnits]; 2]) -> Self {
+        let all = |parts: &'_ [SiteUnits]| -> Vec<UnitFunction> {
+            let functions = parts.iter().flat_map(|(_, part)| &part.functions);
+            functions.cloned().collect()
         };
-        part.units.iter().map(unit).collect()
+        let (before, after) = (all(before), all(after));
+        let [before_numbers, after_numbers] = match_functions([&keys(&before), &keys(&after)]);
+        let mut functions = Self::default();
+        let mut by_number = HashMap::new();
+        let later = after.into_iter().zip(after_numbers);
+        for (function, number) in later.chain(before.into_iter().zip(before_numbers)) {
+            let next = functions.symbols.len();
+            let index = *by_number.entry(number).or_insert(next);
+            if index == next {
+                functions.symbols.push(function.clone());
+            }
+            functions.indexes.insert(function, index);
+        }
+        functions
     }
 
-    fn padded(&self, mut weights: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
-        for unit in &mut weights {
-            unit.resize(self.symbols.len(), 0.0);
-        }
-        weights
+    /// Returns the weights of each unit of a build, by the index of the function.
+    fn weights(&self, parts: &[SiteUnits]) -> Vec<Vec<f64>> {
+        let units = parts.iter().flat_map(|(_, part)| {
+            let indexes: Vec<_> = part.functions.iter().map(|one| self.indexes.get(one)).collect();
+            part.units.iter().map(move |unit| {
+                let mut weights = vec![0.0; self.symbols.len()];
+                for (function, weight) in &unit.weights {
+                    let index = indexes.get(*function as usize).copied().flatten();
+                    if let Some(sum) = index.and_then(|index| weights.get_mut(*index)) {
+                        *sum += weight;
+                    }
+                }
+                weights
+            })
+        });
+        units.collect()
     }
 }
 
@@ -328,4 +331,44 @@ async fn name_branches(
         change.branch = before.changed(&after, &change.function);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profiles::build_units::{BuildUnits, Unit};
+
+    /// Returns the units of a build with one host and the functions of one module.
+    fn build(module: &str, weights: &[(&str, f64)]) -> Vec<SiteUnits> {
+        let function = |(name, _): &(&str, f64)| UnitFunction {
+            name: (*name).to_owned(),
+            module: module.to_owned(),
+            ..UnitFunction::default()
+        };
+        let weight = |(index, (_, weight)): (u32, &(&str, f64))| (index, *weight);
+        let units = BuildUnits {
+            functions: weights.iter().map(function).collect(),
+            units: vec![Unit {
+                weights: (0..).zip(weights).map(weight).collect(),
+                ..Unit::default()
+            }],
+            ..BuildUnits::default()
+        };
+        vec![(String::new(), units)]
+    }
+
+    #[test]
+    fn functions_of_renamed_binaries_are_one() {
+        let before = build("app-1.0", &[("parse", 3.0), ("write", 1.0)]);
+        let after = build("app-1.1", &[("write", 2.0), ("parse", 5.0)]);
+        let functions = Functions::of_builds([&before, &after]);
+        let names: Vec<_> = functions
+            .symbols
+            .iter()
+            .map(|function| (function.name.as_str(), function.module.as_str()))
+            .collect();
+        assert_eq!(names, [("write", "app-1.1"), ("parse", "app-1.1")]);
+        assert_eq!(functions.weights(&before), [[1.0, 3.0]]);
+        assert_eq!(functions.weights(&after), [[2.0, 5.0]]);
+    }
 }

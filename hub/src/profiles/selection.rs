@@ -251,7 +251,8 @@ fn expression(name: &str, text: &str) -> Result<Option<Regex>> {
     })
 }
 
-/// Reads labels: `key=value`, separated by commas. `\,` is a comma of a label, and `\\` a backslash.
+/// Reads labels: `key=value`, separated by commas. `\,` is a comma of a label, and `\\` a
+/// backslash.
 ///
 /// # Errors
 /// Fails if one has no key or no value, or another comparison.

@@ -164,7 +164,7 @@ pub struct RunTimes {
 }
 
 impl RunTimes {
-    /// Returns the end of a series. Its last interval is complete, because its samples have arrived.
+    /// Returns the end of a series. Its last interval is complete: the samples have arrived.
     const fn end_of_series(self) -> i64 {
         self.due.saturating_sub(ARRIVAL)
     }

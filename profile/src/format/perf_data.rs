@@ -8,9 +8,13 @@ use crate::stacks::StackId;
 use crate::{Error, Result};
 use backtrail_perf::data::{DataItem, EventAttr, PerfData};
 use backtrail_perf::record::{Mmap, Record, RecordEvent};
-use backtrail_perf::sample::{ChainEntry, Sample as PerfSample};
+use backtrail_perf::sample::{ChainEntry, STACK_USER, Sample as PerfSample, SampleLayout};
 use backtrail_pt::{BuildId, FileOffset, Pid, Tid};
 use std::collections::HashMap;
+
+/// The refusal of copied stacks.
+const COPIED_STACKS: &str = "its stacks are copies of memory (--call-graph dwarf), which are not read; \
+     record with --call-graph fp, or with backtrail profile record";
 
 /// The most frames of a call chain. The kernel's default is 127.
 const MAX_FRAMES: usize = 1 << 12;
@@ -22,9 +26,16 @@ const MAX_FRAMES: usize = 1 << 12;
 ///
 /// # Errors
 ///
-/// [`Error::Malformed`] with the reason and the place in the file.
+/// [`Error::Malformed`] with the reason and the place in the file, or if stacks are copies of
+/// memory instead of call chains.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     let data = PerfData::parse(bytes).map_err(malformed)?;
+    if data.events.iter().any(|event| copies_stacks(&event.layout)) {
+        return Err(Error::Malformed {
+            format: "perf.data",
+            problem: COPIED_STACKS.to_owned(),
+        });
+    }
     let mut reader = PerfDataReader::new(&data)?;
     for item in in_order(&data)? {
         match item {
@@ -98,6 +109,11 @@ pub fn read_branches(bytes: &[u8], visit: &mut dyn FnMut(&Profile, &BranchSample
         }
     }
     Ok(())
+}
+
+/// Returns whether samples have a copy of the stack, so that their call chains lack the program.
+fn copies_stacks(layout: &SampleLayout) -> bool {
+    layout.sample_type & STACK_USER != 0
 }
 
 /// Returns the records and samples in the order of their times.
@@ -325,5 +341,21 @@ fn kernel_name(path: &str) -> &str {
     match path.strip_prefix("[kernel.kallsyms]") {
         Some(_) => "[kernel.kallsyms]",
         None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copied_stacks_are_recognized() {
+        let layout = |sample_type| SampleLayout {
+            sample_type,
+            ..SampleLayout::default()
+        };
+        // IP, TID, TIME and CALLCHAIN, without and with REGS_USER and STACK_USER.
+        assert!(!copies_stacks(&layout(0x27)));
+        assert!(copies_stacks(&layout(0x3027)));
     }
 }

@@ -6,7 +6,7 @@ mod read;
 mod schema;
 mod write;
 
-pub use read::read;
+pub use read::{is_pprof, read};
 pub use write::write;
 
 /// Label keys that stand for the thread of a sample.

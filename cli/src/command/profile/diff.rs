@@ -6,6 +6,7 @@ use super::weight;
 use crate::args::ProfileDiff;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::terminal::plain;
 use backtrail_profile::{Change, Comparison, FunctionProfile, FunctionWeight};
 use serde::Serialize;
 use std::io::Write;
@@ -92,7 +93,7 @@ fn print(args: &ProfileDiff, difference: &Difference<'_>, output: &mut Output) -
     writeln!(
         output,
         "{}: {} in {}, {} in {}",
-        difference.event,
+        plain(difference.event),
         text(difference.totals[0]),
         args.before.display(),
         text(difference.totals[1]),
@@ -127,7 +128,7 @@ fn print(args: &ProfileDiff, difference: &Difference<'_>, output: &mut Output) -
             text(row.own[0]),
             text(row.own[1]),
             change(row.total),
-            row.name
+            plain(row.name)
         )?;
     }
     if difference.functions.is_empty() {

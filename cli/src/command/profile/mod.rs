@@ -24,16 +24,18 @@ mod weight;
 
 use crate::args::Profile;
 use crate::exit::Failure;
+use std::process::ExitCode;
 
-/// Runs a command of `backtrail profile`.
-pub fn run(args: &Profile) -> Result<(), Failure> {
-    match args {
+/// Runs a command of `backtrail profile`. `record` returns the exit status of its program.
+pub fn run(args: &Profile) -> Result<ExitCode, Failure> {
+    let done = match args {
         #[cfg(feature = "profiler")]
-        Profile::Record(args) => record::run(args),
+        Profile::Record(args) => return record::run(args),
         #[cfg(all(feature = "profiler", feature = "hub"))]
         Profile::Agent(args) => agent::run(args),
         Profile::Report(args) => report::run(args),
         Profile::Diff(args) => diff::run(args),
         Profile::Export(args) => export::run(args),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -12,9 +12,12 @@ use backtrail_pt::Pid;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
-/// Samples until the target ends, the time is over, or Ctrl-C.
-pub fn run(args: &ProfileRecord) -> Result<(), Failure> {
+/// Samples until the target ends, the time is over, or Ctrl-C. Returns the exit status of the
+/// program, or 0 if the recorder ended it.
+pub fn run(args: &ProfileRecord) -> Result<ExitCode, Failure> {
     output_file::refuse_existing(&args.output, args.overwrite)?;
     let interrupt = Interrupt::install();
     let is_terminal = std::io::stderr().is_terminal();
@@ -27,7 +30,26 @@ pub fn run(args: &ProfileRecord) -> Result<(), Failure> {
     if is_terminal {
         eprint!("\r\x1b[K");
     }
-    report(args, &summary?)
+    let summary = summary?;
+    report(args, &summary)?;
+    let is_over = args
+        .duration
+        .is_some_and(|duration| summary.progress.elapsed >= duration);
+    Ok(match is_over || interrupt.flag().load(Ordering::Relaxed) {
+        true => ExitCode::SUCCESS,
+        false => exit_code(summary.program),
+    })
+}
+
+/// Returns the exit status of a program, or 128 and the signal that killed it, as shells do.
+fn exit_code(end: Option<ProgramEnd>) -> ExitCode {
+    let status = match end {
+        None => 0,
+        Some(ProgramEnd::Exited(status)) => status,
+        Some(ProgramEnd::Killed(signal)) => 128_i32.saturating_add(signal),
+    };
+    // The kernel keeps the low eight bits of a status.
+    ExitCode::from(status.to_le_bytes()[0])
 }
 
 fn options(args: &ProfileRecord) -> Result<RecordOptions, Failure> {
@@ -160,5 +182,22 @@ fn walked_stacks(summary: &Summary) -> String {
     match &summary.no_ebpf {
         None => format!("eBPF walked {walked} of {stacks} stacks of programs; the others were copied"),
         Some(reason) => format!("the kernel copied {stacks} stacks of programs; no eBPF: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_is_that_of_the_program() {
+        let cases = [
+            (None, 0),
+            (Some(ProgramEnd::Exited(7)), 7),
+            (Some(ProgramEnd::Killed(11)), 139),
+        ];
+        for (end, status) in cases {
+            assert_eq!(exit_code(end), ExitCode::from(status));
+        }
     }
 }

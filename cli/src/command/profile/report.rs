@@ -7,6 +7,7 @@ use super::weight;
 use crate::args::{ProfileReport, ProfileView};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::terminal::plain;
 use backtrail_profile::{CallTree, NodeIdx, SiteSample, SymbolId, top};
 use serde::Serialize;
 use std::io::Write;
@@ -163,12 +164,12 @@ fn print(report: &Report<'_>, has_own: bool, output: &mut Output) -> Result<(), 
         output,
         "{}: {} {} in {} samples",
         report.file,
-        report.event,
+        plain(report.event),
         weight::text(report.total, unit),
         report.samples
     )?;
     for note in report.notes {
-        writeln!(output, "note: {note}")?;
+        writeln!(output, "note: {}", plain(note))?;
     }
     let column = |weight: i64| {
         let percent = weight::percent(weight, report.total);
@@ -189,9 +190,9 @@ fn print(report: &Report<'_>, has_own: bool, output: &mut Output) -> Result<(), 
     for row in report.lines.iter().flatten() {
         let place = match row.line {
             0 => "[line unknown]".to_owned(),
-            line => format!("{}:{line}", row.file),
+            line => format!("{}:{line}", plain(&row.file)),
         };
-        let text = row.text.as_deref().unwrap_or_default();
+        let text = plain(row.text.as_deref().unwrap_or_default());
         let shown = format!("{}  {place}  {text}", line(row.own, row.total));
         writeln!(output, "{}", shown.trim_end())?;
     }
@@ -207,13 +208,29 @@ fn print(report: &Report<'_>, has_own: bool, output: &mut Output) -> Result<(), 
     Ok(())
 }
 
-/// Returns a function with its file, or with its module if the file is unknown.
+/// Returns a function with its file, or with its module if the file is unknown, on one line.
 fn place(name: &Name<'_>) -> String {
     let file = name.file.rsplit('/').next().unwrap_or_default();
-    match (file, name.module) {
+    let place = match (file, name.module) {
         ("", "") => name.name.to_owned(),
         ("", module) if name.name.starts_with(module) => name.name.to_owned(),
         ("", module) => format!("{} ({module})", name.name),
         (file, _) => format!("{} ({file})", name.name),
+    };
+    plain(&place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_split_rows() {
+        let name = Name {
+            name: "f\n100 %\tg",
+            file: "/src/a\n.c",
+            module: "",
+        };
+        assert_eq!(place(&name), "f\u{fffd}100 %\u{fffd}g (a\u{fffd}.c)");
     }
 }

@@ -10,7 +10,7 @@ use backtrail_profile::{
     format,
 };
 use backtrail_symbolizer::DebugSearch;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The selected samples of a profile, by functions.
@@ -93,6 +93,7 @@ impl Selected {
         filter.event = is_one_event.then_some(event);
         samples.retain(|sample| filter.matches(&profile, sample));
         profile.samples = samples;
+        check_sums(&profile)?;
         let rules = rules(selection);
         let (original, stacks) = FunctionProfile::with_stacks(&profile)?;
         let calls = times.map(|times| SelectedCalls {
@@ -147,6 +148,22 @@ impl Selected {
     }
 }
 
+/// Checks that sums of weights do not exceed 2^63 - 1.
+fn check_sums(profile: &Profile) -> Result<(), Failure> {
+    let mut sums: BTreeMap<EventId, i128> = BTreeMap::new();
+    for sample in &profile.samples {
+        let sum = sums.entry(sample.event).or_default();
+        *sum = sum.saturating_add(i128::from(sample.weight).abs());
+    }
+    match sums.values().all(|sum| i64::try_from(*sum).is_ok()) {
+        true => Ok(()),
+        false => Err(Failure::of(
+            "the weights of the samples add up to more than 2^63 - 1; select fewer with --thread or --label",
+            true,
+        )),
+    }
+}
+
 fn rules(selection: &ProfileSelection) -> Rules {
     let collapse = |(name, pattern): &(String, regex::Regex)| Collapse {
         pattern: pattern.clone(),
@@ -184,11 +201,16 @@ fn read(path: &Path) -> Result<(Profile, Option<CallTimes>), Failure> {
     Ok((profile, None))
 }
 
-/// Returns the event of this name, or the last one.
+/// Returns the event of this name, or the last one that has samples. perf adds events without any.
 fn event(profile: &Profile, name: Option<&str>, path: &Path) -> Result<EventId, Failure> {
     let name_of = |event: &backtrail_profile::Event| profile.text(event.name).to_owned();
+    let last = profile.samples.iter().map(|sample| sample.event).max();
     let found = match name {
-        None => profile.events.iter().last(),
+        None => profile
+            .events
+            .iter()
+            .filter(|(id, _)| last.is_none_or(|last| *id == last))
+            .last(),
         Some(name) => profile.events.iter().find(|(_, event)| name_of(event) == name),
     };
     found.map(|(id, _)| id).ok_or_else(|| {
@@ -202,4 +224,37 @@ fn event(profile: &Profile, name: Option<&str>, path: &Path) -> Result<EventId, 
             _ => Failure::failed(format_args!("{path} has no events and no samples")),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_event_with_samples_is_shown() {
+        let mut profile = Profile::default();
+        let [cpu, other, _] =
+            ["cpu-clock", "faults", "dummy:HG"].map(|name| profile.event(name, "count", 1).unwrap());
+        let path = Path::new("perf.data");
+        assert_eq!(
+            profile.events.get(event(&profile, None, path).ok().unwrap()),
+            profile.events.iter().last().map(|(_, event)| event)
+        );
+        profile.add(other, 1, StackId::EMPTY).unwrap();
+        profile.add(cpu, 1, StackId::EMPTY).unwrap();
+        assert_eq!(event(&profile, None, path).ok(), Some(other));
+        assert_eq!(event(&profile, Some("cpu-clock"), path).ok(), Some(cpu));
+    }
+
+    #[test]
+    fn sums_that_do_not_fit_are_refused() {
+        let mut profile = Profile::default();
+        let events = ["cpu", "faults"].map(|name| profile.event(name, "count", 1).unwrap());
+        for event in events {
+            profile.add(event, i64::MAX, StackId::EMPTY).unwrap();
+        }
+        assert!(check_sums(&profile).is_ok());
+        profile.add(events[0], 1, StackId::EMPTY).unwrap();
+        assert!(check_sums(&profile).is_err());
+    }
 }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 
 /// Adds lines to the frames that have none. A file whose build id is not that of the profile is not
-/// used. Returns a sentence for each module that has frames but no symbols.
+/// used. Returns a sentence for each module that has frames but no symbols, or no build id.
 pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<String>> {
     let mut frames: BTreeMap<ModuleId, Vec<FrameId>> = BTreeMap::new();
     for (id, frame) in profile.frames.iter() {
@@ -27,6 +27,7 @@ pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<Stri
         match open(profile, module, search) {
             Err(note) => notes.push(note),
             Ok(symbols) => {
+                notes.extend(note_without_id(profile, module));
                 for frame in frames {
                     add_lines(profile, &symbols, frame)?;
                 }
@@ -88,6 +89,14 @@ fn open(
     }
 }
 
+/// Returns a sentence about a module without a build id. Its file may have been built again.
+fn note_without_id(profile: &Profile, module: ModuleId) -> Option<String> {
+    let module = profile.modules.get(module)?;
+    let path = profile.text(module.path);
+    let note = || format!("{path} has no build id; its symbols may be of another build");
+    module.build_id.is_none().then(note)
+}
+
 fn add_lines(profile: &mut Profile, symbols: &SymbolFile, frame: FrameId) -> Result<()> {
     let Some(Frame::Code { offset, .. }) = profile.frames.get(frame).copied() else {
         return Ok(());
@@ -97,16 +106,15 @@ fn add_lines(profile: &mut Profile, symbols: &SymbolFile, frame: FrameId) -> Res
     };
     let mut lines = Vec::new();
     for found in symbols.frames_at(at) {
-        let declared = found.declared.as_ref();
-        let file = found.location.as_ref().map(|location| &location.file);
+        let place = place_of(&found);
         let function = Function {
             name: profile.string(&found.function)?,
             linkage_name: profile.string(&found.linkage_name)?,
-            file: match declared.map(|(file, _)| file).or(file) {
-                None => None,
-                Some(file) => Some(profile.string(file)?),
+            file: match place.0 {
+                "" => None,
+                file => Some(profile.string(file)?),
             },
-            start_line: declared.map_or(0, |(_, line)| *line),
+            start_line: place.1,
         };
         let function = profile.functions.intern(function)?;
         let line = found.location.as_ref().map_or(0, |location| location.line);
@@ -116,4 +124,76 @@ fn add_lines(profile: &mut Profile, symbols: &SymbolFile, frame: FrameId) -> Res
         profile.lines.insert(frame, lines.into());
     }
     Ok(())
+}
+
+/// Returns the file of a frame's line, and the line of the declaration if it is in this file. A
+/// frame without a line has the file of the declaration.
+fn place_of(frame: &backtrail_symbolizer::Frame) -> (&str, u32) {
+    let declared = frame.declared.as_ref().map(|(file, line)| (&**file, *line));
+    let location = frame
+        .location
+        .as_ref()
+        .map(|location| (&*location.file, location.line));
+    match (location, declared) {
+        (Some((file, _)), Some((declared, line))) if file == declared => (file, line),
+        (None | Some((_, 0)), Some(declared)) => declared,
+        (Some((file, _)), _) => (file, 0),
+        (None, None) => ("", 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_profile::Module;
+    use backtrail_pt::Svma;
+    use backtrail_symbolizer::{Frame as SymbolFrame, SourceLocation};
+
+    fn frame(declared: Option<(&str, u32)>, location: Option<(&str, u32)>) -> SymbolFrame {
+        SymbolFrame {
+            function: "f".into(),
+            linkage_name: "f".into(),
+            location: location.map(|(file, line)| SourceLocation {
+                file: file.into(),
+                line,
+                column: 0,
+            }),
+            declared: declared.map(|(file, line)| (file.into(), line)),
+            range: Svma(1)..Svma(2),
+            entry: Svma(1),
+            inlined: false,
+        }
+    }
+
+    #[test]
+    fn file_is_that_of_the_line() {
+        let declared = Some(("c1.h", 3));
+        let cases = [
+            (declared, Some(("c1.h", 4)), ("c1.h", 3)),
+            (declared, Some(("c1.c", 10)), ("c1.c", 0)),
+            (declared, Some(("c1.c", 0)), ("c1.h", 3)),
+            (declared, None, ("c1.h", 3)),
+            (None, Some(("c1.c", 10)), ("c1.c", 0)),
+            (None, None, ("", 0)),
+        ];
+        for (declared, location, expected) in cases {
+            assert_eq!(place_of(&frame(declared, location)), expected);
+        }
+    }
+
+    #[test]
+    fn module_without_build_id_has_a_note() {
+        let mut profile = Profile::default();
+        let path = profile.string("/bin/app").unwrap();
+        let mut module = |build_id: Option<&str>| {
+            let build_id = build_id.map(|id| id.parse().unwrap());
+            profile.modules.intern(Module { build_id, path }).unwrap()
+        };
+        let (with, without) = (module(Some("aabb")), module(None));
+        assert_eq!(note_without_id(&profile, with), None);
+        assert_eq!(
+            note_without_id(&profile, without).unwrap(),
+            "/bin/app has no build id; its symbols may be of another build"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use super::view_calls::{CallData, ViewCalls};
 use crate::Result;
 use crate::diff::Comparison;
 use crate::frame::StringId;
-use crate::function_profile::{FunctionProfile, SiteSample, SymbolId};
+use crate::function_profile::{FunctionProfile, Site, SiteSample, SymbolId};
 use crate::profile::Profile;
 use crate::sample::EventId;
 use crate::stacks::StackId;
@@ -219,7 +219,7 @@ impl<'a> Tables<'a> {
             let number = match is_needed.get(stack.index()) {
                 Some(true) => {
                     let (function, _) = tables.symbols.insert_full(site.symbol);
-                    let (frame, _) = tables.frames.insert_full((function, site.line));
+                    let (frame, _) = tables.frames.insert_full((function, line_of(functions, site)));
                     tables.stacks.caller.push(tables.number(caller));
                     tables.stacks.frame.push(frame);
                     tables.stacks.frame.len()
@@ -307,6 +307,15 @@ impl<'a> Tables<'a> {
             exact_calls: None,
             notes: Vec::new(),
         }
+    }
+}
+
+/// Returns the line of a frame, if it is in the file of the function, which the page shows with it.
+fn line_of(functions: &FunctionProfile, site: Site) -> u32 {
+    let symbol = functions.symbol(site.symbol);
+    match symbol.is_some_and(|symbol| *symbol.file == *functions.file(site)) {
+        true => site.line,
+        false => 0,
     }
 }
 

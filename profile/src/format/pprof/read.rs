@@ -17,6 +17,8 @@ use std::io::Read;
 
 /// The largest accepted profile in bytes, unpacked.
 const MAX_BYTES: u64 = 1 << 30;
+/// The first bytes of gzip.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The most functions that are inlined into one location.
 const MAX_INLINED: usize = 200;
 
@@ -34,6 +36,9 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     let mut reader = PprofReader::default();
     // The tables first: samples may come before the strings that they refer to.
     each_field(&bytes, |tag, field| reader.table_field(tag, field))?;
+    if reader.strings.is_empty() {
+        return Err(malformed("the message has no strings, so that it is no profile"));
+    }
     reader.finish_tables()?;
     each_field(&bytes, |tag, field| match (tag, field) {
         (tag::SAMPLE, Field::Bytes(bytes)) => reader.sample(message(bytes, "a sample")?),
@@ -42,9 +47,23 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     Ok(reader.profile)
 }
 
+/// Returns whether bytes are packed by gzip, or a message with types of samples and strings.
+/// Each pprof profile has them.
+#[must_use]
+pub fn is_pprof(bytes: &[u8]) -> bool {
+    let (mut has_types, mut has_strings) = (false, false);
+    // The rest of a damaged profile is not looked at.
+    let _ = each_field(bytes, |tag, field| {
+        has_types |= tag == tag::SAMPLE_TYPE && matches!(field, Field::Bytes(_));
+        has_strings |= tag == tag::STRING && matches!(field, Field::Bytes(_));
+        Ok(())
+    });
+    bytes.starts_with(&GZIP) || (has_types && has_strings)
+}
+
 fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>> {
     let too_large = Error::TooLarge { limit: MAX_BYTES };
-    if !bytes.starts_with(&[0x1f, 0x8b]) {
+    if !bytes.starts_with(&GZIP) {
         return match bytes.len() as u64 > MAX_BYTES {
             true => Err(too_large),
             false => Ok(Cow::Borrowed(bytes)),
@@ -99,6 +118,13 @@ fn each_field<'a>(mut bytes: &'a [u8], mut visit: impl FnMut(u32, Field<'a>) -> 
         }
     }
     Ok(())
+}
+
+/// Returns the offset of a location in the file of its mapping. `None`: the mapping does not have the
+/// address.
+fn offset(location: &schema::LocationMessage, mapping: &schema::MappingMessage) -> Option<FileOffset> {
+    let offset = location.address.checked_sub(mapping.memory_start)?;
+    Some(FileOffset(offset.checked_add(mapping.file_offset)?))
 }
 
 /// The tables of a profile by their ids, and the profile that is built.
@@ -256,16 +282,9 @@ impl PprofReader {
                 .get(&id)
                 .ok_or_else(|| malformed(format!("there is no mapping {id}")))?,
         };
+        let mapping = mapping.and_then(|(module, mapping)| Some((module, offset(location, &mapping)?)));
         let frame = match mapping {
-            Some((module, mapping)) if location.address != 0 => Frame::Code {
-                module,
-                offset: FileOffset(
-                    location
-                        .address
-                        .wrapping_sub(mapping.memory_start)
-                        .wrapping_add(mapping.file_offset),
-                ),
-            },
+            Some((module, offset)) if location.address != 0 => Frame::Code { module, offset },
             _ if location.address == 0 && !lines.is_empty() => {
                 let frames = lines.iter().map(|line| {
                     self.profile.frames.intern(Frame::Function {

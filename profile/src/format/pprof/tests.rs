@@ -264,3 +264,52 @@ fn truncated_profiles_are_errors_or_shorter() {
         assert!(matches!(error, Error::Malformed { .. }), "{error}");
     }
 }
+
+#[test]
+fn address_below_its_mapping_is_kept_without_it() {
+    let text = ["", "cpu", "count", "/bin/app"];
+    let message = schema::ProfileMessage {
+        string_table: text.map(str::to_owned).into(),
+        sample_type: vec![schema::ValueTypeMessage { kind: 1, unit: 2 }],
+        mapping: vec![schema::MappingMessage {
+            id: 1,
+            memory_start: 0x40_0000,
+            memory_limit: 0x50_0000,
+            filename: 3,
+            ..schema::MappingMessage::default()
+        }],
+        location: vec![schema::LocationMessage {
+            id: 1,
+            mapping_id: 1,
+            address: 0x30_0123,
+            ..schema::LocationMessage::default()
+        }],
+        sample: vec![schema::SampleMessage {
+            location_id: vec![1],
+            value: vec![1],
+            label: Vec::new(),
+        }],
+        ..schema::ProfileMessage::default()
+    };
+    let profile = read(&message.encode_to_vec()).unwrap();
+    let frames: Vec<_> = profile.frames.iter().map(|(_, frame)| *frame).collect();
+    assert_eq!(frames, [Frame::Address(0x30_0123)]);
+}
+
+#[test]
+fn wrong_offsets_of_several_modules_are_written() {
+    let mut profile = rich();
+    for path in ["/bin/one", "/bin/two"] {
+        let path = profile.string(path).unwrap();
+        let module = profile.modules.intern(Module { build_id: None, path }).unwrap();
+        let offset = FileOffset(0_u64.wrapping_sub(0x10_0000));
+        let frame = profile.frames.intern(Frame::Code { module, offset }).unwrap();
+        let stack = profile.stacks.push(StackId::EMPTY, frame).unwrap();
+        let event = profile.events.iter().next().unwrap().0;
+        profile.add(event, 1, stack).unwrap();
+    }
+    let again = read(&written(&profile)).unwrap();
+    let address = Frame::Address(0_u64.wrapping_sub(0x10_0000));
+    assert!(again.frames.find(&address).is_some());
+    assert_eq!(again.samples.len(), profile.samples.len());
+}

@@ -17,6 +17,9 @@ use std::io::Write;
 /// The distance to which mappings are aligned.
 const ALIGNMENT: u64 = 1 << 16;
 
+/// The largest offset that is stated as an address of a mapping. No file is larger.
+const MAX_OFFSET: u64 = 1 << 44;
+
 /// Writes a profile, packed by gzip.
 ///
 /// Samples with the same stack, thread and labels are added up. A module's addresses begin at an
@@ -100,6 +103,9 @@ fn mappings(
         let Frame::Code { module, offset } = *frame else {
             continue;
         };
+        if offset.0 > MAX_OFFSET {
+            continue;
+        }
         let lines = profile.lines_of(id);
         if let Some(end) = ends.get_mut(module.index()) {
             *end = (*end).max(offset.0.saturating_add(1));
@@ -161,6 +167,8 @@ fn locations(
     let mut lost = None;
     for (id, frame) in profile.frames.iter() {
         let (mapping_id, address) = match *frame {
+            // A wrong offset would have no place between the mappings.
+            Frame::Code { offset, .. } if offset.0 > MAX_OFFSET => (0, offset.0),
             Frame::Code { module, offset } => (number(module), address(starts, module, offset.0)?),
             Frame::Address(address) => (0, address),
             Frame::Function { .. } | Frame::Lost => (0, 0),
