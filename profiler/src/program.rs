@@ -137,9 +137,9 @@ fn spawn(
     command.args(arguments);
     let (to, from) = (pid_writer.as_raw_fd(), release.as_raw_fd());
     let wait = move || {
-        // SAFETY: close, getpid, write, read and _exit are async-signal-safe, and the buffers are those of
-        // this frame. The descriptors are copies of this process. The one that is closed would keep
-        // the pipe open, so that the end of the recorder would not be noticed.
+        // SAFETY: close, getpid, write, read and _exit are async-signal-safe, and the buffers are
+        // those of this frame. The descriptors are copies of this process. The one that is closed
+        // would keep the pipe open, so that the end of the recorder would not be noticed.
         unsafe {
             libc::close(release_writer);
             let pid = libc::getpid().to_ne_bytes();

@@ -8,8 +8,8 @@ const FIRST: usize = 4096;
 /// `trusted_packet_sequence_id`, `interned_data` and `sequence_flags`.
 const PACKET_FIELDS: [u32; 5] = [6, 8, 10, 12, 13];
 
-/// Returns the kind of a file that no reader reads, such as `the text of perf script`. `None`: it is
-/// not known, or a reader reads it.
+/// Returns the kind of a file that no reader reads, such as `the text of perf script`. `None`: it
+/// is not known, or a reader reads it.
 pub(super) fn of(bytes: &[u8]) -> Option<&'static str> {
     if bytes.is_empty() {
         return Some("an empty file");
@@ -40,8 +40,8 @@ fn is_json_object(text: &str) -> bool {
     rest.starts_with('"') || rest.starts_with('}')
 }
 
-/// Returns whether a text has the first sample of `perf script`: a line that ends with the event and
-/// a colon, and below it the frames, which begin with an address.
+/// Returns whether a text has the first sample of `perf script`. Its line ends with the event and a
+/// colon, and the frames below it begin with an address.
 fn is_perf_script(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
     let Some(header) = lines.find(|line| !line.trim().is_empty()) else {

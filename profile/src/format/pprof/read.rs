@@ -52,7 +52,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
 #[must_use]
 pub fn is_pprof(bytes: &[u8]) -> bool {
     let (mut has_types, mut has_strings) = (false, false);
-    // The rest of a damaged profile is not looked at.
+    // The rest of a damaged profile is not read.
     let _ = each_field(bytes, |tag, field| {
         has_types |= tag == tag::SAMPLE_TYPE && matches!(field, Field::Bytes(_));
         has_strings |= tag == tag::STRING && matches!(field, Field::Bytes(_));
@@ -120,8 +120,8 @@ fn each_field<'a>(mut bytes: &'a [u8], mut visit: impl FnMut(u32, Field<'a>) -> 
     Ok(())
 }
 
-/// Returns the offset of a location in the file of its mapping. `None`: the mapping does not have the
-/// address.
+/// Returns the offset of a location in the file of its mapping. `None`: the mapping does not have
+/// the address.
 fn offset(location: &schema::LocationMessage, mapping: &schema::MappingMessage) -> Option<FileOffset> {
     let offset = location.address.checked_sub(mapping.memory_start)?;
     Some(FileOffset(offset.checked_add(mapping.file_offset)?))
