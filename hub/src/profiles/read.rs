@@ -23,7 +23,10 @@ const MOVED: (&str, &str) = ("times", "arrival");
 /// Fails if the format is unknown, or if the profile is malformed or too large, also in these
 /// units. Fails if the store does not keep samples of its times.
 pub fn read(pushed: &PushedProfile, stated: &Origin, arrival: Arrival) -> Result<ReadPush> {
-    let mut profile = format::read(&pushed.bytes)?;
+    let mut profile = match pushed.may_be_empty && pushed.bytes.is_empty() {
+        true => Profile::default(),
+        false => format::read(&pushed.bytes)?,
+    };
     check_content(pushed, &profile)?;
     if profile.samples.len() > MAX_SAMPLES {
         return Err(Error::TooLarge(format!(
@@ -163,10 +166,12 @@ mod tests {
         // A message of another kind has a number in its field 9.
         for bytes in [&b""[..], b"\x48\x05"] {
             let error = read(bytes, false).unwrap_err().to_string();
-            assert!(error.contains("send pprof"), "{error}");
+            assert!(error.contains("pprof"), "{error}");
         }
-        // A dictionary without profiles is a request of OTLP.
-        read(b"\x12\x00", true).unwrap();
+        // A dictionary without profiles is a request of OTLP, and an empty message, too.
+        for bytes in [&b""[..], b"\x12\x00"] {
+            assert!(read(bytes, true).unwrap().profile.samples.is_empty());
+        }
         let mut idle = format::folded::read(&b"main 1\n"[..]).unwrap();
         idle.samples.clear();
         let mut bytes = Vec::new();

@@ -214,7 +214,7 @@ fn program_without_a_build_id_has_names_until_it_is_another_build() {
 
     build(&folder, "program", WORK, &["-Wl,--build-id=none", "-O1"]);
     let other = backtrail(["profile", "report", from, "--min-percent", "0"]).unwrap();
-    assert!(other.stderr.contains("is of another build"), "{}", other.stderr);
+    assert!(other.stdout.contains("is of another build"), "{}", other.stdout);
     assert!(!other.stdout.contains(" spin"), "{}", other.stdout);
 }
 

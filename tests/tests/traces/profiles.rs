@@ -233,7 +233,7 @@ fn damaged_profiles_are_refused_in_a_sentence() {
             "line 1 does not end with a space and a whole number",
         ),
         (b"\x1f\x8b\x08\x00rubbish", "the gzip data is damaged"),
-        (b"\x0a\xff\x01", "the profile ends within a message"),
+        (b"\x0a\xff\x01", "neither a pprof nor an OTLP profile"),
         (b"PERFILE2", "perf.data"),
         (b"2ELIFREP", "big-endian"),
     ] {

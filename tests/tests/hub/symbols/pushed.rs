@@ -107,7 +107,7 @@ fn refused_file_does_not_stop_the_others() {
     let problems = String::from_utf8_lossy(&pushed.stderr).into_owned();
     assert_eq!(pushed.status.code(), Some(3), "{problems}");
     assert!(
-        problems.contains("a.debug: neither a build id nor code; link the program with"),
+        problems.contains("a.debug: 400") && problems.contains("neither a build id nor code"),
         "{problems}"
     );
     assert!(problems.contains("some files were not sent"), "{problems}");
