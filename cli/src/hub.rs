@@ -2,5 +2,6 @@
 
 pub mod cache;
 pub mod report;
+pub mod send_each;
 pub mod settings;
 pub mod transfer;

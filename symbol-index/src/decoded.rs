@@ -2,6 +2,7 @@
 
 use crate::frame::{Frame, Frames, FunctionInfo};
 use crate::names::Names;
+use crate::scan::MAX_DEPTH;
 use crate::sidecar::BlockFunction;
 use backtrail_symbolizer::Signature;
 use backtrail_symbolizer::types::Language;
@@ -11,9 +12,6 @@ use std::collections::hash_map::Entry;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-
-/// The deepest inlining in a GSYM.
-const MAX_DEPTH: usize = 256;
 
 /// A decoded function.
 pub struct DecodedFunction {

@@ -16,8 +16,8 @@ const SET_FILE: u8 = 1;
 const ADVANCE_ADDRESS: u8 = 2;
 const ADVANCE_LINE: u8 = 3;
 const FIRST_SPECIAL: u8 = 4;
-/// The deepest inlining in a GSYM.
-const MAX_DEPTH: usize = 256;
+/// The deepest inlining that is read of a GSYM.
+pub const MAX_DEPTH: usize = 256;
 
 /// The parts of a function's record that frames need.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 use crate::args::Push;
 use crate::exit::Failure;
 use crate::hub::report::{ReportNames, crash_report, excluded_modules, hide_in_report, size_of};
+use crate::hub::send_each::send_each;
 use crate::hub::{settings, transfer};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -36,22 +37,9 @@ struct PushedCrash<'a> {
 pub fn run(args: &Push) -> Result<(), Failure> {
     let interrupt = Interrupt::install();
     let client = settings::client(&args.hub)?;
-    let mut first_failure = None;
-    for path in &args.bundles {
-        match push(path, args, &client, &interrupt) {
-            Ok(()) => {}
-            // The next bundle would fail in the same way.
-            Err(failure) if args.bundles.len() == 1 || failure.status() != 3 => return Err(failure),
-            Err(failure) => {
-                failure.report();
-                first_failure.get_or_insert(failure.status());
-            }
-        }
-    }
-    match first_failure {
-        None => Ok(()),
-        Some(_) => Err(Failure::of("some bundles were not sent", true)),
-    }
+    send_each(&args.bundles, "some bundles were not sent", |path| {
+        push(path, args, &client, &interrupt)
+    })
 }
 
 fn push(path: &Path, args: &Push, client: &HubClient, interrupt: &Interrupt) -> Result<(), Failure> {

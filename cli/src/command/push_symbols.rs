@@ -3,6 +3,7 @@
 
 use crate::args::PushSymbols;
 use crate::exit::Failure;
+use crate::hub::send_each::send_each;
 use crate::hub::{settings, transfer};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -44,22 +45,9 @@ pub fn run(args: &PushSymbols) -> Result<(), Failure> {
     if files.is_empty() {
         return Err(Failure::of("the folders have no linked ELF file", true));
     }
-    let mut first_failure = None;
-    for path in &files {
-        match push_build(path, args.json, &client, &interrupt) {
-            Ok(()) => {}
-            // Other failures are those of the hub, which the next file would meet, too.
-            Err(failure) if files.len() == 1 || failure.status() != 3 => return Err(failure),
-            Err(failure) => {
-                failure.report();
-                first_failure.get_or_insert(failure.status());
-            }
-        }
-    }
-    match first_failure {
-        None => Ok(()),
-        Some(_) => Err(Failure::of("some files were not sent", true)),
-    }
+    send_each(&files, "some files were not sent", |path| {
+        push_build(path, args.json, &client, &interrupt)
+    })
 }
 
 /// Adds a file, or the linked ELF files of a folder in the order of their paths. Links are not
