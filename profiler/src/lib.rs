@@ -4,11 +4,10 @@
 //! time, which share the state of the processes. A [`sampler`] reads samples and mappings from the
 //! rings of all processors. An eBPF program walks stacks by compact tables ([`unwind_table`]) when
 //! a sample is taken. Where it cannot, the kernel copies stacks, and [`unwind`] walks them. A file
-//! of segments
-//! ([`segment`]) gets a block each second. No debug information is read while recording: a frame
-//! is a build id and a file offset, and names come later. The exceptions are the kernel's functions
-//! and generated code, whose names another machine does not have. Programs list the latter in perf
-//! maps ([`perf_map`]) or jitdumps ([`jitdump`]).
+//! of segments ([`segment`]) gets a block each second. No debug information is read while
+//! recording: a frame is a build id and a file offset, and names come later. The exceptions are the
+//! kernel's functions, the vDSO and generated code, whose names another machine does not have.
+//! Programs list the last in perf maps ([`perf_map`]) or jitdumps ([`jitdump`]).
 
 mod address;
 mod budget;
@@ -50,6 +49,7 @@ mod thinning;
 mod thread_context;
 pub mod unwind;
 pub mod unwind_table;
+mod vdso;
 mod walked_sample;
 
 pub use capture::{record, record_with_requests};
@@ -61,4 +61,5 @@ pub use program::ProgramEnd;
 pub use requested::{RequestOptions, Requester, Requests, requests};
 pub use summary::{Progress, Summary};
 pub use support::{StackSupport, stack_support};
+pub use vdso::Vdso;
 pub use walked_sample::WalkedSample;

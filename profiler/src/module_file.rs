@@ -13,9 +13,7 @@ use backtrail_pt::{BuildId, Pid};
 use nix::sys::stat::{major, minor};
 use object::ReadCache;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::sync::OnceLock;
 
 /// Builds the unwind table of a module's file, and finds its Python interpreter.
 pub(crate) fn read(key: &ModuleKey, mapped: Option<&MappedAt>) -> (Option<UnwindTable>, Option<PythonBuild>) {
@@ -24,33 +22,6 @@ pub(crate) fn read(key: &ModuleKey, mapped: Option<&MappedAt>) -> (Option<Unwind
     };
     let cache = ReadCache::new(file);
     (UnwindTable::of_elf(&cache), PythonBuild::of_elf(&cache))
-}
-
-/// Builds the unwind table of the vDSO, which is the same for all processes.
-pub(crate) fn vdso_table() -> Option<UnwindTable> {
-    UnwindTable::of_elf(&*vdso()?)
-}
-
-/// Returns the build id of the vDSO. Each program that starts maps it, so that it is read once.
-pub(crate) fn vdso_build_id() -> Option<BuildId> {
-    static KNOWN: OnceLock<Option<BuildId>> = OnceLock::new();
-    let read = || {
-        let image = vdso()?;
-        BuildId::new(ElfSections::parse(&*image)?.build_id()?)
-    };
-    KNOWN.get_or_init(read).clone()
-}
-
-/// Returns the bytes of this process's vDSO.
-fn vdso() -> Option<Vec<u8>> {
-    let own = i32::try_from(std::process::id()).ok()?;
-    let maps = backtrail_process::maps::maps(own);
-    let map = maps.iter().find(|map| map.path == "[vdso]")?;
-    let mut image = vec![0; usize::try_from(map.size()).ok()?];
-    let mut memory = File::open("/proc/self/mem").ok()?;
-    memory.seek(SeekFrom::Start(map.start)).ok()?;
-    memory.read_exact(&mut image).ok()?;
-    Some(image)
 }
 
 /// Returns the build id of the file of a mapping.
@@ -151,12 +122,6 @@ fn key_of(file: &File) -> Option<FileKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn vdso_has_a_table() {
-        assert!(vdso_table().is_some_and(|table| !table.is_empty()));
-        assert!(vdso_build_id().is_some());
-    }
 
     #[test]
     fn other_file_at_the_path_is_not_used() {

@@ -5,6 +5,7 @@ use crate::module_file;
 use crate::module_key::{MappedAt, ModuleKey};
 use crate::python::PythonBuild;
 use crate::unwind_table::UnwindTable;
+use crate::vdso::Vdso;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ impl ModuleKind {
         // Files that only hold memory. Their names come from mm/shmem.c and mm/memfd.c.
         const MEMORY: [&str; 5] = ["//", "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage"];
         match path {
-            "[vdso]" => Self::Vdso,
+            Vdso::MODULE => Self::Vdso,
             path if path.starts_with('/') && !MEMORY.iter().any(|name| path.starts_with(name)) => Self::File,
             _ => Self::Anonymous,
         }
@@ -148,7 +149,7 @@ impl Modules {
             let began = thread_time();
             let (table, python) = match module.kind {
                 ModuleKind::File => module_file::read(&module.key, mapped),
-                ModuleKind::Vdso => (module_file::vdso_table(), None),
+                ModuleKind::Vdso => (Vdso::of_this_machine().and_then(Vdso::table), None),
                 ModuleKind::Anonymous | ModuleKind::Kernel => (None, None),
             };
             module.python = python;

@@ -2,13 +2,14 @@
 
 use crate::address::{CodeBranch, CodeFrame};
 use crate::kernel::Kernel;
-use crate::modules::Modules;
+use crate::modules::{ModuleIdx, ModuleKind, Modules};
 use crate::python::PythonCode;
+use crate::vdso::Vdso;
 use crate::{Error, Result};
 use backtrail_profile::{
     EventId, Frame, FrameId, Line, Module, Profile, StackId, TakenBranch, Thread, ThreadId,
 };
-use backtrail_pt::{Pid, Tid};
+use backtrail_pt::{FileOffset, Pid, Tid};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -119,8 +120,17 @@ impl SegmentIds {
     }
 }
 
-/// Adds a frame to the tables of a segment. Functions of the kernel get their names at once,
-/// because another machine does not know them.
+/// Returns the function of code that no file has, because another machine does not know it.
+fn host_function(module: ModuleIdx, offset: FileOffset, code: Code<'_>) -> Option<&str> {
+    match code.modules.kind(module)? {
+        ModuleKind::Kernel => code.kernel.function_at(module, offset),
+        ModuleKind::Vdso => Vdso::of_this_machine()?.function_at(offset),
+        ModuleKind::File | ModuleKind::Anonymous => None,
+    }
+}
+
+/// Adds a frame to the tables of a segment. Functions of the kernel and of the vDSO get their names
+/// at once.
 fn add_frame(profile: &mut Profile, frame: CodeFrame, code: Code<'_>) -> Result<FrameId> {
     let (frame, name) = match frame {
         CodeFrame::Lost => (Frame::Lost, None),
@@ -132,10 +142,7 @@ fn add_frame(profile: &mut Profile, frame: CodeFrame, code: Code<'_>) -> Result<
                 let path = profile.string(&key.path)?;
                 let build_id = key.build_id.clone();
                 let module = profile.modules.intern(Module { build_id, path })?;
-                (
-                    Frame::Code { module, offset },
-                    code.kernel.function_at(index, offset),
-                )
+                (Frame::Code { module, offset }, host_function(index, offset, code))
             }
         },
     };

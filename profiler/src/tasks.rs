@@ -6,6 +6,7 @@ use crate::kernel::Kernel;
 use crate::module_file;
 use crate::module_key::{FileKey, MappedAt, ModuleKey};
 use crate::modules::{ModuleIdx, ModuleKind, Modules};
+use crate::vdso::Vdso;
 use backtrail_perf::record::{Mmap, Record, RecordEvent};
 use backtrail_process::{maps, status};
 use backtrail_profile::{AddressSpaces, MappedModule};
@@ -160,9 +161,13 @@ impl Tasks {
         mapped: MappedAt,
         modules: &mut Modules,
     ) -> ModuleIdx {
-        let kind = ModuleKind::of_path(path);
+        let kind = match ModuleKind::of_path(path) {
+            // A process of 32 bits has another vDSO.
+            ModuleKind::Vdso if u32::try_from(mapped.range.start).is_ok() => ModuleKind::Anonymous,
+            kind => kind,
+        };
         let build_id = match (kind, file) {
-            (ModuleKind::Vdso, _) => module_file::vdso_build_id(),
+            (ModuleKind::Vdso, _) => Vdso::of_this_machine().and_then(|vdso| vdso.build_id().cloned()),
             (ModuleKind::File, Some(file)) if build_id.is_none() => {
                 let known = self.build_ids.entry(file);
                 known

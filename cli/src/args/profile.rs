@@ -364,6 +364,10 @@ pub struct ProfileExport {
     /// Send the profile to a collector of OpenTelemetry, as http://localhost:4318
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,
+    /// Send a header with it, such as `Authorization=Bearer …`, beside those of
+    /// OTEL_EXPORTER_OTLP_HEADERS
+    #[arg(long = "header", value_name = "NAME=VALUE", requires = "otlp")]
+    pub headers: Vec<String>,
     /// Write only this event [default: the last one for folded and firefox, all for others]
     #[arg(long, value_name = "NAME")]
     pub event: Option<String>,

@@ -7,6 +7,8 @@ use serde::Deserialize;
 
 /// The longest query of an address in bytes.
 const MAX_QUERY: usize = 100_000;
+/// The longest unknown name that a sentence has, in characters.
+const MAX_SHOWN: usize = 64;
 /// The most rows of a view.
 const ROWS: u64 = 10_000;
 /// The longest time of a view's query in seconds.
@@ -14,7 +16,7 @@ const SECONDS: u64 = 60;
 
 /// The parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct SqlParameters {
     /// The SQL text.
     pub sql: String,
@@ -32,10 +34,11 @@ pub struct SqlParameters {
 }
 
 impl SqlParameters {
-    /// Reads the query of an address. Unknown parameters are left out.
+    /// Reads the query of an address.
     ///
     /// # Errors
-    /// Fails if the query is too long, has no SQL, or names an unknown view or a malformed time.
+    /// Fails if the query is too long, has no SQL or an unknown parameter, or names an unknown view
+    /// or a malformed time.
     pub fn read(query: &str, now: i64) -> Result<Self> {
         if query.len() > MAX_QUERY {
             return Err(Error::TooLarge(format!("a view has at most {MAX_QUERY} bytes")));
@@ -49,7 +52,7 @@ impl SqlParameters {
                 "sites" => &mut parameters.sites,
                 "combine" => &mut parameters.combine,
                 "as" => &mut parameters.view,
-                _ => continue,
+                name => return Err(unknown(name)),
             };
             *field = value.into_owned();
         }
@@ -96,6 +99,15 @@ impl SqlParameters {
     }
 }
 
+fn unknown(name: &str) -> Error {
+    let name: String = name.chars().take(MAX_SHOWN).collect();
+    let known = "sql, from, until, sites, combine and as";
+    Error::Invalid(format!(
+        "the parameter \"{}\" is unknown; the parameters are {known}",
+        name.escape_debug()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,10 +116,10 @@ mod tests {
     fn parameters_are_read_and_written() {
         let now = crate::clock::now();
         let query = "sql=SELECT+%27%C3%A9%26%27&from=6h&sites=all&combine=SELECT+2&as=heat";
-        let read = SqlParameters::read(&format!("?{query}&color=red"), now).unwrap();
+        let read = SqlParameters::read(&format!("?{query}"), now).unwrap();
         assert_eq!((&*read.sql, &*read.view), ("SELECT 'é&'", "heat"));
         assert_eq!(read.query(), query);
-        for wrong in ["", "from=1h", "sql=+", "sql=a&as=pie", "sql=a&from=soon"] {
+        for wrong in ["", "from=1h", "sql=+", "sql=a&as=pie", "sql=a&from=soon", "sql=a&frm=1h"] {
             assert!(SqlParameters::read(wrong, now).is_err(), "{wrong}");
         }
         assert!(SqlParameters::read(&format!("sql={}", "x".repeat(MAX_QUERY)), now).is_err());

@@ -1,6 +1,6 @@
-//! Names of the kernel's functions, in recordings and for perf.data.
+//! Names of the functions of the kernel and of its vDSO, in recordings and for perf.data.
 
-use crate::profile_recordings::{json, record, report, share};
+use crate::profile_recordings::{build, json, record, report, share};
 use backtrail_profile::format;
 use serde_json::Value;
 use std::fs;
@@ -72,4 +72,57 @@ fn kernel_functions_of_perf_data_are_those_of_this_machine() {
     }
     let top = json(&["report", data.to_str().unwrap(), "--json", "--limit", "1000"]);
     assert!(share(&top, "vfs_read") > 0.02, "{top}");
+}
+
+/// Spends its time in the vDSO.
+const READ_CLOCK: &str = "
+#include <time.h>
+int main() { struct timespec t; for (int i = 0; i < 30000000; i++) clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec == 0; }
+";
+
+/// Returns the share of the samples in functions of the vDSO with this name.
+fn share_of_vdso(top: &Value, name: &str) -> f64 {
+    let rows = top["functions"].as_array().unwrap().iter();
+    let own = |row: &Value| row["own"].as_f64().unwrap();
+    let all: f64 = rows.clone().map(own).sum();
+    let named = rows.filter(|row| row["module"] == "[vdso]" && row["name"] == name);
+    named.map(own).sum::<f64>() / all
+}
+
+#[test]
+fn vdso_functions_are_named_as_perf_names_them() {
+    const FUNCTION: &str = "__vdso_clock_gettime";
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(&folder, "read-clock", READ_CLOCK, &[]);
+    let output = folder.path().join("recording");
+    record(&output, &["--freq", "499"], &[program.to_str().unwrap()]);
+    let top = report(&output, &["--limit", "1000"]);
+    let ours = share_of_vdso(&top, FUNCTION);
+    assert!(ours > 0.3, "{top}");
+    let bytes = fs::read(&output).unwrap();
+    let recorded = format::read(&bytes).unwrap();
+    assert!(
+        recorded
+            .functions
+            .iter()
+            .any(|(_, function)| recorded.text(function.name) == FUNCTION)
+    );
+
+    let data = folder.path().join("perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-e", "cpu-clock:u", "-F", "499", "-o"]);
+    perf.arg(&data).arg("--").arg(&program);
+    match perf.output() {
+        Ok(output) if output.status.success() => {}
+        _ => return eprintln!("skipped: perf is missing or may not sample"),
+    }
+    let top = json(&["report", data.to_str().unwrap(), "--json", "--limit", "1000"]);
+    let imported = share_of_vdso(&top, FUNCTION);
+    let mut script = Command::new("perf");
+    script.args(["script", "-F", "sym", "-i"]).arg(&data);
+    let names = String::from_utf8(script.output().unwrap().stdout).unwrap();
+    let named = names.lines().filter(|line| line.trim() == FUNCTION).count();
+    let by_perf = named as f64 / names.lines().filter(|line| !line.trim().is_empty()).count() as f64;
+    assert!((imported - by_perf).abs() < 0.02, "{imported} {by_perf}: {top}");
+    assert!((imported - ours).abs() < 0.2, "{imported} {ours}");
 }

@@ -34,7 +34,7 @@ pub fn run(args: &ProfileExport) -> Result<(), Failure> {
         _ => Selected::open_all_events(&args.file, &selection)?,
     };
     if let Some(url) = &args.otlp {
-        return send::run(&selected.profile, url);
+        return send::run(&selected.profile, url, &args.headers);
     }
     match &args.output {
         Some(path) => {

@@ -10,6 +10,7 @@ mod diff;
 mod export;
 mod html;
 mod lines;
+mod otlp_headers;
 #[cfg(feature = "profiler")]
 mod record;
 #[cfg(feature = "profiler")]

@@ -1,5 +1,6 @@
 //! Sends a profile to a collector of OpenTelemetry (OTLP over HTTP, `v1development`).
 
+use super::otlp_headers;
 use crate::exit::Failure;
 use backtrail_profile::Profile;
 use backtrail_profile::format::otlp;
@@ -14,8 +15,10 @@ const MAX_ANSWER: u64 = 1 << 16;
 /// The most characters of a collector's own words.
 const MAX_WORDS: usize = 200;
 
-/// Sends a profile as one request.
-pub fn run(profile: &Profile, url: &str) -> Result<(), Failure> {
+/// Sends a profile as one request. `headers` are those of the command line.
+pub fn run(profile: &Profile, url: &str, headers: &[String]) -> Result<(), Failure> {
+    let variable = std::env::var(otlp_headers::VARIABLE).ok();
+    let headers = otlp_headers::headers(variable.as_deref(), headers)?;
     let failed = |problem: &dyn std::fmt::Display| {
         Failure::failed(format_args!("cannot send the profile to {url}: {problem}"))
     };
@@ -28,7 +31,11 @@ pub fn run(profile: &Profile, url: &str) -> Result<(), Failure> {
         .user_agent(concat!("backtrail/", env!("CARGO_PKG_VERSION")))
         .build()
         .into();
-    let post = agent.post(&address(url)).content_type("application/x-protobuf");
+    let mut post = agent.post(&address(url));
+    for (name, value) in &headers {
+        post = post.header(name, value);
+    }
+    let post = post.content_type("application/x-protobuf");
     let response = post.send(&request).map_err(|error| failed(&error))?;
     let status = response.status();
     let body = response

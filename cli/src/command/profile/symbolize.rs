@@ -1,7 +1,8 @@
 //! Names and lines of a profile's code, from the files on this machine.
 
 use backtrail_profile::{Frame, FrameId, Function, Line, ModuleId, Profile, Result, file_hash_id};
-use backtrail_profiler::KernelFunctions;
+use backtrail_profiler::{KernelFunctions, Vdso};
+use backtrail_pt::FileOffset;
 use backtrail_symbolizer::{DebugSearch, SymbolFile};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,8 +21,8 @@ pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<Stri
     }
     let mut notes = Vec::new();
     for (module, frames) in frames {
-        if let Some(functions) = running_kernel(profile, module) {
-            add_kernel_functions(profile, &functions, &frames)?;
+        if let Some(functions) = HostFunctions::of(profile, module) {
+            add_host_functions(profile, &functions, &frames)?;
             continue;
         }
         match open(profile, module, search) {
@@ -37,19 +38,36 @@ pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<Stri
     Ok(notes)
 }
 
-/// Returns the functions of the running kernel, if it is the module.
-fn running_kernel(profile: &Profile, module: ModuleId) -> Option<KernelFunctions> {
-    let module = profile.modules.get(module)?;
-    let is_kernel = profile.text(module.path) == KernelFunctions::MODULE;
-    let build_id = module.build_id.as_ref().filter(|_| is_kernel)?;
-    KernelFunctions::of_build(build_id)
+/// The functions of code that no file of this machine has.
+enum HostFunctions {
+    Kernel(KernelFunctions),
+    Vdso(&'static Vdso),
 }
 
-fn add_kernel_functions(
-    profile: &mut Profile,
-    functions: &KernelFunctions,
-    frames: &[FrameId],
-) -> Result<()> {
+impl HostFunctions {
+    /// Returns the functions of a module, if it is the running kernel or this machine's vDSO.
+    fn of(profile: &Profile, module: ModuleId) -> Option<Self> {
+        let module = profile.modules.get(module)?;
+        let build_id = module.build_id.as_ref()?;
+        match profile.text(module.path) {
+            KernelFunctions::MODULE => KernelFunctions::of_build(build_id).map(Self::Kernel),
+            Vdso::MODULE => {
+                let vdso = Vdso::of_this_machine()?;
+                (vdso.build_id() == Some(build_id)).then_some(Self::Vdso(vdso))
+            }
+            _ => None,
+        }
+    }
+
+    fn function_at(&self, offset: FileOffset) -> Option<&str> {
+        match self {
+            Self::Kernel(kernel) => kernel.function_at(offset),
+            Self::Vdso(vdso) => vdso.function_at(offset),
+        }
+    }
+}
+
+fn add_host_functions(profile: &mut Profile, functions: &HostFunctions, frames: &[FrameId]) -> Result<()> {
     for frame in frames {
         let Some(Frame::Code { offset, .. }) = profile.frames.get(*frame) else {
             continue;

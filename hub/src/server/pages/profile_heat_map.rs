@@ -81,18 +81,33 @@ pub(super) fn notes(notes: &[String]) -> Markup {
 /// Returns a length in microseconds.
 pub(super) fn duration(micros: i64) -> String {
     let micros = micros.unsigned_abs();
-    match micros {
-        0..=999 => format!("{micros} µs"),
-        1_000..=999_999 => format!("{} ms", micros as f64 / 1e3),
-        1_000_000..=119_999_999 => format!("{} s", micros as f64 / 1e6),
-        120_000_000..=7_199_999_999 => format!("{} min", micros as f64 / 6e7),
-        _ => format!("{} h", micros as f64 / 3.6e9),
-    }
+    let (unit, size) = match micros {
+        0..=999 => ("µs", 1.0),
+        1_000..=999_999 => ("ms", 1e3),
+        1_000_000..=119_999_999 => ("s", 1e6),
+        120_000_000..=7_199_999_999 => ("min", 6e7),
+        _ => ("h", 3.6e9),
+    };
+    let number = (micros as f64 / size * 100.0).round() / 100.0;
+    format!("{number} {unit}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_have_two_decimals_at_most() {
+        for (micros, text) in [
+            (0, "0 µs"),
+            (1_250, "1.25 ms"),
+            (28_333_333, "28.33 s"),
+            (30_000_000, "30 s"),
+            (7_200_000_000, "2 h"),
+        ] {
+            assert_eq!(duration(micros), text);
+        }
+    }
 
     #[test]
     fn cells_have_the_color_of_their_weight() {

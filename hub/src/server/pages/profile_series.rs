@@ -1,5 +1,6 @@
 //! The weights of a selection over time, as bars. A drag over them selects a shorter time.
 
+use super::profile_heat_map::duration;
 use super::text::{amount, quarters, shown_to, utc};
 use maud::{Markup, html};
 
@@ -43,6 +44,7 @@ pub fn chart(series: &SeriesChart) -> Markup {
     html! {
         figure class="trend series" id="series" data-brush data-start=(start) data-step=(step) data-count=(weights.len()) {
             div class="plot" {
+                div class="scale" aria-hidden="true" { span { (value(most)) } span { "0" } }
                 svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img"
                     aria-label={ (shown_to(event, 60)) " over time, at most " (value(most)) " in one interval" } {
                     path class="grid" d={ "M0 " (HEIGHT) "H" (WIDTH) } {}
@@ -61,7 +63,9 @@ pub fn chart(series: &SeriesChart) -> Markup {
                     }
                 }
             }
-            figcaption { (shown_to(event, 60)) " over time; drag to select a shorter time" }
+            figcaption {
+                (shown_to(event, 60)) " in each " (duration(*step)) "; drag to select a shorter time"
+            }
         }
     }
 }
@@ -81,7 +85,8 @@ mod tests {
         };
         let page = chart(&series).into_string();
         assert_eq!(page.matches("<title>").count(), 2);
-        assert!(page.contains("1.50 s"), "{page}");
+        assert!(page.contains("<span>1.50 s</span><span>0</span>"), "{page}");
+        assert!(page.contains("in each 1 s;"), "{page}");
         assert_eq!(chart(&SeriesChart::default()).into_string(), "");
     }
 }
