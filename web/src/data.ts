@@ -80,5 +80,12 @@ export function parse(text: string): ProfileData {
   if (data.format !== FORMAT) {
     throw new Error(`The data has the format ${String(data.format)}, and this page reads ${FORMAT}.`);
   }
+  data.strings = (data.strings ?? []).map(visible);
   return data;
+}
+
+/** Shows characters that could change the text around them, such as reversals of its direction. */
+function visible(text: string): string {
+  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu,
+    (char) => `⟨U+${(char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
 }

@@ -53,4 +53,6 @@ test('rows are in the order of a column', () => {
 test('data of another version are refused', () => {
   assert.throws(() => parse('{"format": "other/2"}'), /format other\/2, and this page reads backtrail-profile-view\/1/);
   assert.equal(parse(JSON.stringify({ format: FORMAT, names: ['a'] })).names[0], 'a');
+  const odd = parse(JSON.stringify({ format: FORMAT, strings: ['f\u202egpj', 'é\n\u2028', '操作'] }));
+  assert.deepEqual(odd.strings, ['f⟨U+202E⟩gpj', 'é⟨U+000A⟩⟨U+2028⟩', '操作']);
 });
