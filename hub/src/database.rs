@@ -11,6 +11,7 @@ pub mod deliveries;
 pub mod exact_calls;
 pub mod group_page;
 pub mod groups;
+pub mod identity;
 pub mod jobs;
 pub mod key_functions;
 pub mod leases;

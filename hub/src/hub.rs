@@ -79,6 +79,8 @@ pub struct Hub {
     pub reading: Arc<Semaphore>,
     /// The client of other hubs.
     pub sites: SiteClient,
+    /// The identity of this hub and of those that share its database.
+    pub identity: String,
     /// Open indexes of builds.
     pub indexes: IndexCache,
 }
@@ -115,6 +117,7 @@ impl Hub {
             arrivals: Arrivals::new(config.limits.analyses),
             indexes: IndexCache::new(config.symbols.index_bytes),
             sites: SiteClient::new(&config.sites)?,
+            identity: database.identity().await?,
             config,
             database,
             objects,

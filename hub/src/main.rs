@@ -11,6 +11,7 @@ use backtrail_hub::data_lock::DataLock;
 use backtrail_hub::database::Database;
 use backtrail_hub::error::{Error, Result};
 use backtrail_hub::hub::{Hub, open_objects};
+use backtrail_hub::profiles::maintain as profile_maintenance;
 use backtrail_hub::profiles::query_worker::{self, WorkerOptions};
 use backtrail_hub::{package_files, serve, unit};
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -182,8 +183,9 @@ async fn run(arguments: Arguments) -> Result<()> {
         Command::Gc => {
             let hub = Hub::open(config).await?;
             let (removed, collected) = maintain::once(&hub).await?;
+            let (segments, files) = profile_maintenance::expire(&hub).await?;
             eprintln!(
-                "removed {} reports, {} bundles of other reports, {} blobs with {} bytes, {} uploads, {} chunks, {} indexes",
+                "removed {} reports, {} bundles of other reports, {} blobs with {} bytes, {} uploads, {} chunks, {} indexes, {segments} segments of profiles, {files} unused files of these",
                 removed.reports,
                 removed.bundles,
                 collected.blobs,

@@ -37,6 +37,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
             "this is {kind}, which is not read; give a recording, perf.data, JFR, pprof, OTLP or folded stacks"
         )));
     }
+    let bytes = &*pprof::unpacked(bytes)?;
     let is_text = |byte: &u8| !matches!(byte, 0..=8 | 14..=31);
     match bytes.iter().take(4096).all(is_text) {
         true => folded::read(bytes),
@@ -71,6 +72,18 @@ mod tests {
             assert!(text.contains("neither a pprof nor an OTLP profile"), "{text}");
         }
         assert!(refusal(b"").contains("an empty file"));
+    }
+
+    #[test]
+    fn folded_stacks_may_be_packed() {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, b"\xef\xbb\xbfmain;f 3\n").unwrap();
+        let profile = read(&packed.finish().unwrap()).unwrap();
+        let names = profile
+            .functions
+            .iter()
+            .map(|(_, function)| profile.text(function.name));
+        assert_eq!(names.collect::<Vec<_>>(), ["main", "f"]);
     }
 
     #[test]

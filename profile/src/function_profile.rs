@@ -1,7 +1,7 @@
 //! A profile by functions: what views and rules work on.
 
 use crate::Result;
-use crate::frame::{Frame, FrameId, LOST, Line, StringId};
+use crate::frame::{Frame, FrameId, Function, LOST, Line, StringId};
 use crate::profile::Profile;
 use crate::sample::{EventId, LabelSetId, Sample, ThreadId, UnixNanos};
 use crate::stacks::{StackId, Stacks};
@@ -92,12 +92,7 @@ impl FunctionProfile {
     ///
     /// As [`FunctionProfile::new`].
     pub fn with_stacks(profile: &Profile) -> Result<(Self, Vec<StackId>)> {
-        let mut this = Self::default();
-        let files = files_of(profile);
-        let mut sites = Vec::with_capacity(profile.frames.len());
-        for (id, frame) in profile.frames.iter() {
-            sites.push(this.sites(profile, id, frame, &files)?);
-        }
+        let (mut this, sites) = Self::of_frames(profile)?;
         // The stack of sites of each stack.
         let mut stacks = vec![StackId::EMPTY];
         for (_, caller, frame) in profile.stacks.iter() {
@@ -120,6 +115,18 @@ impl FunctionProfile {
         };
         this.samples = profile.samples.iter().map(site_sample).collect();
         Ok((this, stacks))
+    }
+
+    /// Returns a profile without samples, and its sites for each frame of the profile, the
+    /// outermost first.
+    pub(crate) fn of_frames(profile: &Profile) -> Result<(Self, Vec<Vec<Site>>)> {
+        let mut this = Self::default();
+        let files = files_of(profile);
+        let mut sites = Vec::with_capacity(profile.frames.len());
+        for (id, frame) in profile.frames.iter() {
+            sites.push(this.sites(profile, id, frame, &files)?);
+        }
+        Ok((this, sites))
     }
 
     /// Returns the sites of a frame, the outermost first.
@@ -197,6 +204,55 @@ impl FunctionProfile {
             line: line.line,
             is_inlined,
         })
+    }
+
+    /// Returns the samples as a profile whose frames are functions, for formats that have no other
+    /// form of changed stacks. Code has no addresses in it. Events, threads and labels are those of
+    /// `profile`, of which this one was made.
+    ///
+    /// # Errors
+    ///
+    /// As [`FunctionProfile::new`].
+    pub fn to_profile(&self, profile: &Profile) -> Result<Profile> {
+        let mut new = Profile {
+            frames: Table::default(),
+            lines: HashMap::default(),
+            stacks: Stacks::default(),
+            samples: Vec::new(),
+            ..profile.clone()
+        };
+        let mut stacks = vec![StackId::EMPTY];
+        for (_, caller, site) in self.stacks.iter() {
+            let file = match self.symbol(site.symbol).map_or("", |symbol| &symbol.file) {
+                "" => None,
+                file => Some(new.string(file)?),
+            };
+            let name = new.string(self.name(site.symbol))?;
+            let function = new.functions.intern(Function {
+                name,
+                linkage_name: name,
+                file,
+                start_line: 0,
+            })?;
+            let line = site.line;
+            let frame = new.frames.intern(Frame::Function { function, line })?;
+            let caller = stacks.get(caller.index()).copied().unwrap_or(StackId::EMPTY);
+            stacks.push(new.stacks.push(caller, frame)?);
+        }
+        let sample = |sample: &SiteSample| Sample {
+            event: sample.event,
+            weight: sample.weight,
+            stack: stacks
+                .get(sample.stack.index())
+                .copied()
+                .unwrap_or(StackId::EMPTY),
+            time: sample.time,
+            thread: sample.thread,
+            cpu: None,
+            labels: sample.labels,
+        };
+        new.samples = self.samples.iter().map(sample).collect();
+        Ok(new)
     }
 
     /// Returns a function. An id of another profile gives `None`.

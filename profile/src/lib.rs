@@ -57,7 +57,7 @@ pub use function_profile::{FunctionProfile, Site, SiteSample, Symbol, SymbolId};
 pub use lines::{LineWeight, line_weights};
 pub use merge::merge;
 pub use profile::Profile;
-pub use rules::{Collapse, Rules};
+pub use rules::{Collapse, MatchedFrames, Rules};
 pub use sample::{
     Event, EventId, Label, LabelSet, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos,
 };

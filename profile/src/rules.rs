@@ -1,7 +1,10 @@
 //! Rules that select samples by their functions, and hide or join frames.
 
 use crate::Result;
+use crate::frame::FrameId;
 use crate::function_profile::{FunctionProfile, Site, SiteSample, Symbol, SymbolId};
+use crate::profile::Profile;
+use crate::sample::Sample;
 use crate::stacks::StackId;
 use crate::table::Id;
 use regex::Regex;
@@ -50,6 +53,15 @@ pub struct Collapse {
     pub name: String,
 }
 
+/// The frames that rules match, by their indexes. `None`: there is no such rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MatchedFrames {
+    /// A sample needs one of these on its stack.
+    pub focus: Option<Vec<bool>>,
+    /// A sample with one of these on its stack is left out.
+    pub ignored: Option<Vec<bool>>,
+}
+
 /// The answers of the rules for a function.
 #[derive(Clone, Copy, Default)]
 struct Verdict {
@@ -78,6 +90,68 @@ impl Rules {
     pub fn is_empty(&self) -> bool {
         let patterns = [&self.focus, &self.ignore, &self.show_from, &self.hide];
         patterns.iter().all(|pattern| pattern.is_none()) && self.collapse.is_empty()
+    }
+
+    /// Returns whether the rules leave samples out.
+    #[must_use]
+    pub fn select_samples(&self) -> bool {
+        self.focus.is_some() || self.ignore.is_some()
+    }
+
+    /// Returns whether the rules change the frames of stacks.
+    #[must_use]
+    pub fn change_frames(&self) -> bool {
+        self.show_from.is_some() || self.hide.is_some() || !self.collapse.is_empty()
+    }
+
+    /// Returns the frames of a profile that `focus` and `ignore` match. A frame matches with any of
+    /// the functions that are inlined into it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`](crate::Error::Full) if a table would have 2^32 entries.
+    pub fn matched_frames(&self, profile: &Profile) -> Result<MatchedFrames> {
+        let (functions, sites) = FunctionProfile::of_frames(profile)?;
+        let symbols = functions.symbols.iter();
+        let verdicts: Vec<_> = symbols.map(|(_, symbol)| self.verdict(symbol, &[])).collect();
+        let has = |is: fn(&Verdict) -> bool| {
+            let verdict = |site: &Site| verdicts.get(site.symbol.index());
+            let any = |sites: &Vec<Site>| sites.iter().filter_map(verdict).any(is);
+            sites.iter().map(any).collect()
+        };
+        Ok(MatchedFrames {
+            focus: self.focus.as_ref().map(|_| has(|verdict| verdict.is_focus)),
+            ignored: self.ignore.as_ref().map(|_| has(|verdict| verdict.is_ignored)),
+        })
+    }
+
+    /// Removes the samples of a profile that `focus` and `ignore` leave out. Frames stay as they
+    /// are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rules::matched_frames`].
+    pub fn retain_samples(&self, profile: &mut Profile) -> Result<()> {
+        if !self.select_samples() {
+            return Ok(());
+        }
+        let matched = self.matched_frames(profile)?;
+        let is = |frames: &Option<Vec<bool>>, frame: FrameId| {
+            let frames = frames.as_ref();
+            frames.is_some_and(|frames| frames.get(frame.index()) == Some(&true))
+        };
+        // Whether a stack has a frame of the focus, and one that is ignored.
+        let mut states = vec![(matched.focus.is_none(), false)];
+        for (_, caller, frame) in profile.stacks.iter() {
+            let (has_focus, is_ignored) = states.get(caller.index()).copied().unwrap_or_default();
+            states.push((
+                has_focus || is(&matched.focus, frame),
+                is_ignored || is(&matched.ignored, frame),
+            ));
+        }
+        let stays = |sample: &Sample| states.get(sample.stack.index()) == Some(&(true, false));
+        profile.samples.retain(stays);
+        Ok(())
     }
 
     /// Returns the profile under these rules.
@@ -200,6 +274,31 @@ mod tests {
             ..Rules::default()
         };
         assert_eq!(apply(&rules), [("start;main;std::a;std::b;work".into(), 5)]);
+    }
+
+    #[test]
+    fn retained_samples_are_those_of_the_rules() {
+        let rules = [
+            (pattern("^main$"), pattern("^idle$")),
+            (pattern("std::|other"), None),
+            (None, pattern("main")),
+            (pattern("nothing"), None),
+        ];
+        for (focus, ignore) in rules {
+            let rules = Rules {
+                focus,
+                ignore,
+                ..Rules::default()
+            };
+            let mut profile = folded::read(FOLDED.as_bytes()).unwrap();
+            rules.retain_samples(&mut profile).unwrap();
+            let functions = FunctionProfile::new(&profile).unwrap();
+            let samples = functions.samples.iter();
+            let retained: Vec<_> = samples
+                .map(|sample| (functions.folded(sample.stack), sample.weight))
+                .collect();
+            assert_eq!(retained, apply(&rules));
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::reader::Batch;
 use crate::record_queue::RecordQueue;
 use crate::recording::Recording;
 use crate::requested::{OpenRequest, Requests, requests};
+use crate::sampled_time::ProcessorTime;
 use crate::sampler::{RingRecord, SamplerOptions};
 use crate::segment::RecordingFile;
 use crate::summary::{Progress, Summary};
@@ -58,6 +59,7 @@ pub fn record_with_requests(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary> {
     heap::return_large_blocks();
+    let before = ProcessorTime::of_children();
     let waiting = match &options.target {
         Target::Program(arguments) => Some(WaitingProgram::start(arguments)?),
         _ => None,
@@ -100,7 +102,8 @@ pub fn record_with_requests(
     let looped = capture.run(options, program.as_mut(), stop, progress);
     let ended = program.as_mut().and_then(RunningProgram::terminate);
     looped?;
-    let summary = capture.finish()?;
+    let used = ended.map(|_| ProcessorTime::of_children().since(before));
+    let summary = capture.finish(used)?;
     Ok(Summary {
         program: ended,
         ..summary
@@ -315,7 +318,7 @@ impl Capture {
     /// Completes the file of a request, and answers.
     fn complete(&mut self, number: RecordingNumber) {
         if let Some(requested) = self.requested.remove(&number) {
-            let summary = requested.recording.finish(&mut self.host);
+            let summary = requested.recording.finish(&mut self.host, None);
             // The sender of the request may have gone.
             let _ = requested.reply.send(summary);
         }
@@ -396,7 +399,7 @@ impl Capture {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Summary> {
+    fn finish(mut self, used: Option<ProcessorTime>) -> Result<Summary> {
         let numbers: Vec<_> = self.requested.keys().copied().collect();
         for number in &numbers {
             self.stop(*number);
@@ -408,7 +411,7 @@ impl Capture {
         for number in numbers {
             self.complete(number);
         }
-        self.first.finish(&mut self.host)
+        self.first.finish(&mut self.host, used)
     }
 }
 

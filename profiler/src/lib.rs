@@ -37,6 +37,7 @@ mod reader;
 mod record_queue;
 mod recording;
 mod requested;
+mod sampled_time;
 pub mod sampler;
 pub mod segment;
 mod segment_ids;

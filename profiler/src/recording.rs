@@ -10,6 +10,7 @@ use crate::kernel_walker::{KernelWalker, WalkerChanges};
 use crate::off_cpu::{OffCpu, Wait, Waker};
 use crate::open_events::{OpenEvents, Walker};
 use crate::reader::{Batch, ReaderThread};
+use crate::sampled_time::{self, ProcessorTime};
 use crate::sampler::Sampler;
 use crate::segment::RecordingFile;
 use crate::segment_ids::{Code, NamedThread, SegmentIds};
@@ -64,6 +65,8 @@ pub(crate) struct Recording {
     /// The processes that had been read before.
     read_before: u64,
     notes: Vec<String>,
+    /// The processor time of all samples in nanoseconds.
+    sampled: u64,
 }
 
 impl Recording {
@@ -100,6 +103,7 @@ impl Recording {
             block_lost: 0,
             read_before: host.tasks.processes_read(),
             notes: notes.into_iter().chain(host.kernel.note()).collect(),
+            sampled: 0,
         }
     }
 
@@ -425,6 +429,9 @@ impl Recording {
         let Some(event) = self.ids.event(new.event) else {
             return Ok(());
         };
+        if self.sampler.events().get(new.event) == Some(&SampledEvent::Cpu) {
+            self.sampled = self.sampled.saturating_add(new.weight);
+        }
         for frame in &new.frames {
             if let Some(address) = frame.user_address() {
                 let dump = host.tasks.jitdump(new.pid);
@@ -493,12 +500,22 @@ impl Recording {
         self.file.write_block(self.clock.unix(self.drained), lost)
     }
 
-    /// Writes the last block. Every record must have been processed.
+    /// Returns a sentence if much of a program's processor time has no samples.
+    fn note_of_time(&self, used: ProcessorTime) -> Option<String> {
+        let is_sampled = self.sampler.events().contains(&SampledEvent::Cpu);
+        let used = used.of(self.sampler.has_kernel());
+        let sampled = Duration::from_nanos(self.sampled);
+        let period = Duration::from_nanos(Sampler::period(&SampledEvent::Cpu, self.frequency));
+        sampled_time::note(sampled, used, period).filter(|_| is_sampled)
+    }
+
+    /// Writes the last block. Every record must have been processed. `used` is the processor time
+    /// of the program, if one was started.
     ///
     /// # Errors
     ///
     /// Those of writing the file.
-    pub fn finish(mut self, host: &mut Host) -> Result<Summary> {
+    pub fn finish(mut self, host: &mut Host, used: Option<ProcessorTime>) -> Result<Summary> {
         let waits: Vec<_> = self.off_cpu.finish(self.drained).collect();
         for (wait, length) in waits {
             self.add_wait(host, wait, length)?;
@@ -509,6 +526,7 @@ impl Recording {
                 "the rate was lowered to {frequency} samples a second, to stay within the budget of processor time"
             ));
         }
+        last.extend(used.and_then(|used| self.note_of_time(used)));
         last.extend(self.generated.note());
         last.extend(host.notes());
         self.notes.extend(last.iter().cloned());

@@ -73,7 +73,10 @@ impl Vdso {
     pub fn function_at(&self, offset: FileOffset) -> Option<&str> {
         let address = self.segments.iter().find_map(|segment| {
             let inside = offset.0.checked_sub(segment.offset)?;
-            segment.address.checked_add(inside).filter(|_| inside < segment.size)
+            segment
+                .address
+                .checked_add(inside)
+                .filter(|_| inside < segment.size)
         })?;
         let after = self
             .functions
@@ -151,7 +154,7 @@ mod tests {
         let image = image().unwrap();
         for length in (0..image.len()).step_by(97) {
             if let Some(vdso) = Vdso::of_elf(image[..length].to_vec()) {
-                vdso.function_at(FileOffset(length as u64));
+                let _ = vdso.function_at(FileOffset(length as u64));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The filter of a query: conditions on columns and labels, and segments that cannot match.
 
+use crate::frame_set::StackFilter;
 use crate::origin_notes::{Names, OriginNotes};
 use crate::schema::SampleColumn;
 use crate::segment::SegmentEntry;
@@ -129,6 +130,8 @@ pub struct Filter {
     pub matchers: Vec<Matcher>,
     /// A module that a stack must have a frame of.
     pub module: Option<BuildId>,
+    /// Conditions on the frames of stacks.
+    pub stacks: StackFilter,
 }
 
 impl Filter {
@@ -139,6 +142,7 @@ impl Filter {
             time,
             matchers: Vec::new(),
             module: None,
+            stacks: StackFilter::default(),
         }
     }
 

@@ -4,12 +4,14 @@ use crate::columns::{Texts, column, values};
 use crate::content::Context;
 use crate::encode::KINDS;
 use crate::file::ParquetFile;
+use crate::frame_line::FrameLine;
+use crate::frame_set::FrameSet;
 use crate::{Error, Result, blocking};
 use arrow_array::types::UInt32Type;
 use arrow_array::{
     Array, BinaryArray, ListArray, MapArray, RecordBatch, StringArray, StructArray, UInt32Array, UInt64Array,
 };
-use backtrail_profile::{Frame, FrameId, Function, Line, Module, ModuleId, Profile};
+use backtrail_profile::{Frame, FrameId, Line, Module, ModuleId, Profile};
 use backtrail_pt::{BuildId, FileOffset};
 use object_store::ObjectStore;
 use std::collections::HashMap;
@@ -53,16 +55,6 @@ enum FramePlace {
     Address(u64),
     Function,
     Lost,
-}
-
-/// A line of a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct FrameLine {
-    name: Box<str>,
-    linkage_name: Box<str>,
-    file: Option<Box<str>>,
-    start_line: u32,
-    line: u32,
 }
 
 /// The build id and the path of a module.
@@ -112,6 +104,27 @@ impl FrameTable {
             _ => false,
         };
         self.frames.iter().map(is_of).collect()
+    }
+
+    /// Returns whether each frame is in a set.
+    pub(crate) fn are_in(&self, set: &FrameSet) -> Vec<bool> {
+        let modules = self.modules.iter();
+        let code: Vec<_> = modules
+            .map(|(build_id, path)| set.code_of(build_id.as_ref(), path))
+            .collect();
+        let is_in = |(index, (place, end)): (usize, &(FramePlace, u32))| match *place {
+            FramePlace::Code(module, offset) => {
+                let offsets = code.get(module as usize).copied().flatten();
+                offsets.is_some_and(|offsets| offsets.contains(&offset))
+            }
+            FramePlace::Address(address) => set.has_address(address),
+            FramePlace::Function => {
+                let line = self.lines_of(index, *end).first();
+                line.is_some_and(|line| set.has_function(line))
+            }
+            FramePlace::Lost => set.has_lost(),
+        };
+        self.frames.iter().enumerate().map(is_in).collect()
     }
 
     /// Returns the number of modules.
@@ -188,21 +201,6 @@ impl FrameTable {
         let module = |(_, path): &ModuleKey| 2 * (path.len() + 160);
         let modules: usize = self.modules.iter().map(module).sum();
         self.frames.len() * size_of::<(FramePlace, u32)>() + lines + modules
-    }
-}
-
-impl FrameLine {
-    fn intern(&self, profile: &mut Profile) -> Result<Line> {
-        let function = Function {
-            name: profile.string(&self.name)?,
-            linkage_name: profile.string(&self.linkage_name)?,
-            file: self.file.as_ref().map(|file| profile.string(file)).transpose()?,
-            start_line: self.start_line,
-        };
-        Ok(Line {
-            function: profile.functions.intern(function)?,
-            line: self.line,
-        })
     }
 }
 

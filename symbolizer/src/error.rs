@@ -9,7 +9,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes are not an ELF file, or its headers are inconsistent.
+    /// The bytes are not an ELF file.
+    #[error("this is not an ELF file; pass a linked x86-64 program, library or debug file")]
+    NotElf,
+    /// The headers of the ELF file are inconsistent.
     #[error("the ELF headers are damaged ({0}); copy the file again from the traced machine")]
     Malformed(#[from] object::read::Error),
     /// The ELF file is of a kind that no traced process maps.
@@ -39,6 +42,6 @@ impl Error {
     /// Returns whether the input itself is damaged, as opposed to unreadable or unsupported.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
-        matches!(self, Self::Malformed(_))
+        matches!(self, Self::NotElf | Self::Malformed(_))
     }
 }

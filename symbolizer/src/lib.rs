@@ -44,6 +44,7 @@ mod file;
 mod go_names;
 mod go_table;
 mod location;
+mod mini_debug;
 mod model;
 mod names;
 mod objects;

@@ -107,9 +107,12 @@ pub fn map_file(path: &Path, limit: u64) -> Result<FileBytes, Error> {
 }
 
 fn parse(data: &[u8]) -> Result<Elf<'_>, Error> {
+    if !data.starts_with(b"\x7fELF") {
+        return Err(Error::NotElf);
+    }
     // The class and byte order are checked first, so that foreign ELF files are not reported as
     // damaged.
-    if data.starts_with(b"\x7fELF") && data.get(4..6).is_some_and(|class| class != [2, 1]) {
+    if data.get(4..6).is_some_and(|class| class != [2, 1]) {
         return Err(Error::Unsupported("an ELF file that is not 64-bit little-endian"));
     }
     let elf = Elf::parse(data)?;

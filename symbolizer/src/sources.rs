@@ -4,7 +4,7 @@
 use crate::debug_ids::{file_name, find_by_id};
 use crate::source::{Elf, FileBytes, Source, SplitFile, has_dwarf, map_file};
 use crate::supplementary::{self, SupplementaryLink};
-use crate::{DebugSearch, Error, split_files};
+use crate::{DebugSearch, Error, mini_debug, split_files};
 use object::{Object, ObjectKind};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,8 @@ pub(crate) struct Sources {
     pub module: Source,
     /// The separate debug file.
     pub debug: Option<Source>,
+    /// The symbols in the module's own packed section, if there is no debug file.
+    pub mini_debug: Option<Source>,
     /// The supplementary file, to which `dwz` moved shared entries (`.gnu_debugaltlink`).
     pub supplementary: Option<Source>,
     /// The split DWARF files.
@@ -29,6 +31,7 @@ impl Sources {
         let mut sources = Self {
             module,
             debug: None,
+            mini_debug: None,
             supplementary: None,
             split: Vec::new(),
             missing: None,
@@ -51,6 +54,9 @@ impl Sources {
                 Ok(None) => {}
                 Err(missing) => sources.missing = Some(missing),
             }
+        }
+        if sources.debug.is_none() {
+            sources.mini_debug = mini_debug::find(&sources.module, &elf);
         }
         let holder = sources.debug.as_ref().unwrap_or(&sources.module);
         if let Some(link) = SupplementaryLink::of(holder, &holder.elf()?) {

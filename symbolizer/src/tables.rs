@@ -51,7 +51,8 @@ pub(crate) struct Tables<'d> {
 impl<'d> Tables<'d> {
     pub fn new(sources: &'d Sources) -> Result<Self, Error> {
         let elf = sources.module.elf()?;
-        let debug = sources.debug.as_ref().map(|source| source.elf()).transpose()?;
+        let debug = sources.debug.as_ref().or(sources.mini_debug.as_ref());
+        let debug = debug.map(|source| source.elf()).transpose()?;
         let code = CodeRanges::of(&elf);
         Ok(Self {
             build_id: elf.build_id().ok().flatten().and_then(BuildId::new),

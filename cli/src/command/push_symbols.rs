@@ -53,7 +53,6 @@ pub fn run(args: &PushSymbols) -> Result<(), Failure> {
 /// Adds a file, or the linked ELF files of a folder in the order of their paths. Links are not
 /// followed.
 fn find(path: &Path, files: &mut Vec<PathBuf>, depth: usize, interrupt: &Interrupt) -> Result<(), Failure> {
-    let unreadable = |error| Failure::failed(format_args!("cannot read {}: {error}", path.display()));
     if interrupt.flag().load(Ordering::Relaxed) {
         return Err(Failure::canceled("canceled"));
     }
@@ -61,7 +60,11 @@ fn find(path: &Path, files: &mut Vec<PathBuf>, depth: usize, interrupt: &Interru
         0 => fs::metadata(path),
         _ => fs::symlink_metadata(path),
     };
-    let kind = kind.map_err(unreadable)?.file_type();
+    let Ok(kind) = kind.map(|kind| kind.file_type()) else {
+        // Sending it says why it cannot be read, and does not stop the others.
+        files.push(path.to_owned());
+        return Ok(());
+    };
     if !kind.is_dir() {
         if depth == 0 || kind.is_file() && is_linked(path) {
             files.push(path.to_owned());
@@ -71,7 +74,10 @@ fn find(path: &Path, files: &mut Vec<PathBuf>, depth: usize, interrupt: &Interru
     if depth > MAX_DEPTH {
         return Ok(());
     }
-    let entries = fs::read_dir(path).map_err(unreadable)?;
+    let Ok(entries) = fs::read_dir(path) else {
+        files.push(path.to_owned());
+        return Ok(());
+    };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths

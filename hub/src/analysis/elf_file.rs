@@ -79,7 +79,8 @@ pub struct ElfContents {
     pub build_id: Option<String>,
     /// Whether it has machine code.
     pub has_code: bool,
-    /// Whether it has a symbol table that `strip` would remove.
+    /// Whether it has a symbol table that `strip` would remove, or a packed one
+    /// (`.gnu_debugdata`).
     pub has_symbols: bool,
     /// Whether it has DWARF.
     pub has_debug_info: bool,
@@ -272,6 +273,7 @@ fn contents<E: FileHeader<Endian = Endianness>>(
         found.has_symbols |= kind == SHT_SYMTAB && size > entry;
         let name = sections.section_name(endian, section).map_err(damaged)?;
         found.has_debug_info |= matches!(name, b".debug_info" | b".zdebug_info");
+        found.has_symbols |= name == b".gnu_debugdata";
         found.is_dwarf_package |= name == b".debug_cu_index";
         if kind == SHT_NOTE && found.build_id.is_none() {
             let notes = section.notes(endian, data).map_err(damaged)?;

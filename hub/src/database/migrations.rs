@@ -24,6 +24,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
         "exact calls",
         include_str!("../../migrations/0013_exact_calls.sql"),
     ),
+    ("identity", include_str!("../../migrations/0014_identity.sql")),
 ];
 
 /// Applies the changes that the database has not got.

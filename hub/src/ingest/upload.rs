@@ -66,7 +66,8 @@ pub async fn begin(database: &Database, limits: &Limits, wish: &Wish<'_>) -> Res
     }
     if wish.kind == UploadKind::Debug && !is_build_id(wish.subject) {
         return Err(Error::Invalid(
-            "the `subject` of a debug file is its build id in lower-case hexadecimal digits".to_owned(),
+            "the `subject` of a debug file is its build id: 4 to 128 lower-case hexadecimal digits"
+                .to_owned(),
         ));
     }
     if wish.kind == UploadKind::Bundle {

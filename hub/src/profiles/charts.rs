@@ -1,7 +1,7 @@
 //! Charts of a selection: heat maps with parts of a second, and distributions of weights.
 
 use super::default_event::note_of_units;
-use super::query::{self, CancelOnDrop, query};
+use super::query::{self, CancelOnDrop, query_of_stacks};
 use super::selection::Selection;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
@@ -113,10 +113,10 @@ pub struct EventDistribution {
     pub notes: Vec<String>,
 }
 
-/// Returns the event that charts of a selection show, and a note of its other units. `None`:
+/// Returns the event that charts of a query show, and a note of its other units. `None`:
 /// nothing is selected.
-async fn shown_event(hub: &Arc<Hub>, selection: &Selection) -> Result<Option<(ShownEvent, Option<String>)>> {
-    let events = query::stored_series(hub, selection, 1).await?;
+async fn shown_event(hub: &Arc<Hub>, query: &Query) -> Result<Option<(ShownEvent, Option<String>)>> {
+    let (events, _) = query::stored_series(hub, query, 1).await?;
     let Some(first) = events.first() else {
         return Ok(None);
     };
@@ -129,9 +129,8 @@ async fn shown_event(hub: &Arc<Hub>, selection: &Selection) -> Result<Option<(Sh
     Ok(Some((event, note)))
 }
 
-/// Returns the query of a selection with one event.
-fn of_event(selection: &Selection, ShownEvent { event, unit }: &ShownEvent) -> Query {
-    let mut query = query(selection);
+/// Returns a query with one event.
+fn of_event(mut query: Query, ShownEvent { event, unit }: &ShownEvent) -> Query {
     query.filter = query
         .filter
         .with(Matcher::equals(Column::Event, event))
@@ -153,20 +152,22 @@ fn length_of_columns(range: u64) -> u64 {
 /// # Errors
 /// Fails if the store fails.
 pub async fn heat_map(hub: &Arc<Hub>, selection: &Selection) -> Result<Option<EventHeatMap>> {
-    let Some((event, note)) = shown_event(hub, selection).await? else {
+    let (query, mut notes) = query_of_stacks(hub, selection).await?;
+    let _guard = CancelOnDrop(query.cancel.clone());
+    let Some((event, note)) = shown_event(hub, &query).await? else {
         return Ok(None);
     };
-    let query = of_event(selection, &event);
-    let _guard = CancelOnDrop(query.cancel.clone());
+    let query = of_event(query, &event);
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
     let column = length_of_columns(selection.times.end - selection.times.start);
     let (found, coverage) = hub.profiles.heat_map(&query, column, ROWS).await?;
+    query::add_notes(&mut notes, query::notes(&coverage).into_iter().chain(note));
     Ok(Some(EventHeatMap {
         event,
         start: found.start.0,
         step: found.step,
         columns: found.columns,
-        notes: query::notes(&coverage).into_iter().chain(note).collect(),
+        notes,
     }))
 }
 
@@ -179,11 +180,12 @@ pub async fn distribution(
     selection: &Selection,
     of: DistributionOf,
 ) -> Result<Option<EventDistribution>> {
-    let Some((event, note)) = shown_event(hub, selection).await? else {
+    let (query, mut notes) = query_of_stacks(hub, selection).await?;
+    let _guard = CancelOnDrop(query.cancel.clone());
+    let Some((event, note)) = shown_event(hub, &query).await? else {
         return Ok(None);
     };
-    let query = of_event(selection, &event);
-    let _guard = CancelOnDrop(query.cancel.clone());
+    let query = of_event(query, &event);
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
     let step = length_of_columns(selection.times.end - selection.times.start);
     let sums = async |columns: &[Column]| hub.profiles.distribution_of_sums(&query, step, columns).await;
@@ -194,12 +196,13 @@ pub async fn distribution(
             sums(&[Column::Host, Column::Process, Column::Tid, Column::Thread]).await?
         }
     };
+    query::add_notes(&mut notes, query::notes(&coverage).into_iter().chain(note));
     Ok(Some(EventDistribution {
         event,
         of,
         step,
         distribution,
-        notes: query::notes(&coverage).into_iter().chain(note).collect(),
+        notes,
     }))
 }
 

@@ -5,8 +5,11 @@ use super::names;
 use super::selection::{Column, Selection};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use backtrail_profile::{Profile, UnixNanos, base_unit};
-use backtrail_store::{Cancel, Coverage, Filter, LimitKind, Limits, Matcher, Query, SeriesGroup};
+use crate::objects::blocking;
+use backtrail_profile::{Profile, Sample, UnixNanos, base_unit};
+use backtrail_store::{
+    Cancel, Coverage, Filter, FrameSet, LimitKind, Limits, Matcher, Query, SeriesGroup, StackFilter,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +30,9 @@ impl Drop for CancelOnDrop {
     }
 }
 
+/// A note about a sum.
+pub(super) const TOO_LARGE: &str = "a sum exceeds 64 bits: it is at least what is shown";
+
 /// Returns the sum of the samples of a selection, with names and a note of what is missing.
 ///
 /// # Errors
@@ -46,6 +52,10 @@ pub async fn grouped(hub: &Arc<Hub>, selection: &Selection, columns: &[Column]) 
     let columns: Vec<_> = columns.iter().copied().map(column_of).collect();
     let (mut profile, coverage) = hub.profiles.merge(&query, &columns).await?;
     profile.notes.extend(notes(&coverage));
+    let is_at_limit = |sample: &Sample| matches!(sample.weight, i64::MIN | i64::MAX);
+    if profile.samples.iter().any(is_at_limit) {
+        profile.notes.push(TOO_LARGE.to_owned());
+    }
     // Samples of earlier versions of the hub have the units in which they came.
     if let Err(error) = profile.convert_units() {
         profile.notes.push(error.to_string());
@@ -100,6 +110,36 @@ pub(super) fn query(selection: &Selection) -> Query {
         },
         ..Query::new(filter)
     }
+}
+
+/// Returns the query of a selection with the stacks that its rules select, and notes of what is
+/// missing in these.
+///
+/// # Errors
+/// As [`merged`], of which the stacks are.
+pub(super) async fn query_of_stacks(hub: &Arc<Hub>, selection: &Selection) -> Result<(Query, Vec<String>)> {
+    if !selection.rules.select_samples() {
+        return Ok((query(selection), Vec::new()));
+    }
+    let stacks = query(selection);
+    let guard = CancelOnDrop(stacks.cancel.clone());
+    let place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
+    let (mut profile, coverage) = hub.profiles.merge(&stacks, &[]).await?;
+    names::add(hub, &mut profile).await?;
+    drop((guard, place));
+    let rules = selection.rules.clone();
+    let stacks = blocking(move || {
+        let matched = rules.matched_frames(&profile)?;
+        let set = |members: &Vec<bool>| Arc::new(FrameSet::of_profile(&profile, members));
+        Ok(StackFilter {
+            with: matched.focus.as_ref().map(set),
+            without: matched.ignored.as_ref().map(set),
+        })
+    })
+    .await?;
+    let mut query = query(selection);
+    query.filter.stacks = stacks;
+    Ok((query, notes(&coverage)))
 }
 
 fn column_of(column: Column) -> backtrail_store::Column {
@@ -184,13 +224,22 @@ pub struct EventSeries {
     pub weights: Vec<i64>,
 }
 
-/// Returns the weights of each event in equal parts of the time, processor time first. Times are in
-/// nanoseconds, and amounts of memory in bytes.
+/// Returns the weights of each event in equal parts of the time, processor time first.
+///
+/// Times are in nanoseconds, and amounts of memory in bytes. Samples are those that the rules
+/// select. Notes say what is missing.
 ///
 /// # Errors
 /// Fails if the store fails.
-pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Result<Vec<EventSeries>> {
-    let stored = stored_series(hub, selection, intervals).await?;
+pub async fn series(
+    hub: &Arc<Hub>,
+    selection: &Selection,
+    intervals: u64,
+) -> Result<(Vec<EventSeries>, Vec<String>)> {
+    let (query, mut notes) = query_of_stacks(hub, selection).await?;
+    let _guard = CancelOnDrop(query.cancel.clone());
+    let (stored, more) = stored_series(hub, &query, intervals).await?;
+    add_notes(&mut notes, more);
     let mut series: Vec<EventSeries> = Vec::with_capacity(stored.len());
     for one in stored.into_iter().map(converted) {
         let same = |known: &&mut EventSeries| known.event == one.event && known.unit == one.unit;
@@ -203,7 +252,19 @@ pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Re
             None => series.push(one),
         }
     }
-    Ok(series)
+    if series.iter().any(|one| one.weights.contains(&i64::MAX)) {
+        notes.push(TOO_LARGE.to_owned());
+    }
+    Ok((series, notes))
+}
+
+/// Adds notes that are not there.
+pub(super) fn add_notes(notes: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+    for note in more {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
 }
 
 /// Returns a series in nanoseconds or bytes. One of another unit, or with weights that would exceed
@@ -223,23 +284,18 @@ fn converted(series: EventSeries) -> EventSeries {
     }
 }
 
-/// Returns the same in the units that the store has.
+/// Returns the series of a query in the units that the store has, and notes of what is missing.
 ///
 /// # Errors
 /// Fails if the store fails.
 pub(super) async fn stored_series(
     hub: &Arc<Hub>,
-    selection: &Selection,
+    query: &Query,
     intervals: u64,
-) -> Result<Vec<EventSeries>> {
-    let query = query(selection);
-    let _guard = CancelOnDrop(query.cancel.clone());
+) -> Result<(Vec<EventSeries>, Vec<String>)> {
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
     let by = [backtrail_store::Column::Event, backtrail_store::Column::Unit];
-    let (found, _) = hub
-        .profiles
-        .series_of_parts(&query, intervals.max(1), &by)
-        .await?;
+    let (found, coverage) = hub.profiles.series_of_parts(query, intervals.max(1), &by).await?;
     let mut series: Vec<EventSeries> = found
         .groups
         .into_iter()
@@ -255,7 +311,7 @@ pub(super) async fn stored_series(
         })
         .collect();
     sort_series(&mut series);
-    Ok(series)
+    Ok((series, notes(&coverage)))
 }
 
 /// Sorts series as the view does: the event first that it shows first.

@@ -34,6 +34,9 @@ pub fn read(pushed: &PushedProfile, stated: &Origin, arrival: Arrival) -> Result
             profile.samples.len()
         )));
     }
+    if let Some(event) = &pushed.folded {
+        event.apply(&mut profile)?;
+    }
     profile.convert_units()?;
     let has_times = profile.start.is_some() || profile.samples.iter().all(|sample| sample.time.is_some());
     if !has_times {

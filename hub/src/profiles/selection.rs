@@ -307,16 +307,14 @@ fn times(from: &str, until: &str, now: i64) -> Result<Range<u64>> {
     let now = u64::try_from(now).unwrap_or(0).saturating_mul(1000);
     let end = match until {
         "" | "now" => now,
-        until => time(until).ok_or_else(|| malformed("until", until))?,
+        until => time(until)
+            .or_else(|| Some(now.saturating_sub(length(until)?)))
+            .ok_or_else(|| malformed("until", until))?,
     };
     let from = if from.is_empty() { DEFAULT_RANGE } else { from };
     let start = match time(from) {
         Some(start) => start,
-        None => {
-            let length = from.strip_prefix('-').unwrap_or(from);
-            let length = humantime::parse_duration(length).map_err(|_| malformed("from", from))?;
-            end.saturating_sub(nanoseconds(length))
-        }
+        None => end.saturating_sub(length(from).ok_or_else(|| malformed("from", from))?),
     };
     if start >= end {
         return Err(Error::Invalid(
@@ -324,6 +322,12 @@ fn times(from: &str, until: &str, now: i64) -> Result<Range<u64>> {
         ));
     }
     Ok(start..end)
+}
+
+/// Returns a length in nanoseconds.
+fn length(text: &str) -> Option<u64> {
+    let length = text.strip_prefix('-').unwrap_or(text);
+    humantime::parse_duration(length).ok().map(nanoseconds)
 }
 
 fn malformed(name: &str, text: &str) -> Error {
@@ -378,6 +382,10 @@ mod tests {
         assert_eq!(range("", "").unwrap(), now - 3600 * SECOND..now);
         assert_eq!(range("15m", "now").unwrap(), now - 900 * SECOND..now);
         assert_eq!(range("-7d", "").unwrap(), now - 7 * 86_400 * SECOND..now);
+        assert_eq!(
+            range("15m", "5m").unwrap(),
+            now - 1200 * SECOND..now - 300 * SECOND
+        );
         assert_eq!(range("2026-11-29T09:29", "").unwrap(), now - 60 * SECOND..now);
         assert_eq!(
             range("2026-11-28", "2026-11-29 09:30:00").unwrap(),

@@ -119,7 +119,14 @@ mod tests {
         let read = SqlParameters::read(&format!("?{query}"), now).unwrap();
         assert_eq!((&*read.sql, &*read.view), ("SELECT 'é&'", "heat"));
         assert_eq!(read.query(), query);
-        for wrong in ["", "from=1h", "sql=+", "sql=a&as=pie", "sql=a&from=soon", "sql=a&frm=1h"] {
+        for wrong in [
+            "",
+            "from=1h",
+            "sql=+",
+            "sql=a&as=pie",
+            "sql=a&from=soon",
+            "sql=a&frm=1h",
+        ] {
             assert!(SqlParameters::read(wrong, now).is_err(), "{wrong}");
         }
         assert!(SqlParameters::read(&format!("sql={}", "x".repeat(MAX_QUERY)), now).is_err());

@@ -1,6 +1,7 @@
 //! The functions of a selection with the largest own weight.
 
 use super::default_event::{default_event, note_of_other_units};
+use super::query::TOO_LARGE;
 use super::selection::Selection;
 use super::sites::answer::{SiteAnswer, is_partial};
 use super::sites::queries;
@@ -89,11 +90,13 @@ pub fn of_profile(profile: &Profile, functions: &FunctionProfile, rows: usize) -
     notes.extend(note_of_other_units(profile, event));
     let mut weights = HashMap::new();
     let mut total = 0_i64;
+    let mut without_stack = 0_i64;
     for sample in functions.samples.iter().filter(|sample| sample.event == event) {
+        total = total.saturating_add(sample.weight);
         let Some((_, site)) = functions.stacks.split(sample.stack) else {
+            without_stack = without_stack.saturating_add(sample.weight);
             continue;
         };
-        total = total.saturating_add(sample.weight);
         let weight: &mut i64 = weights.entry(site.symbol).or_default();
         *weight = weight.saturating_add(sample.weight);
     }
@@ -117,6 +120,14 @@ pub fn of_profile(profile: &Profile, functions: &FunctionProfile, rows: usize) -
     list.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.function.cmp(&b.function)));
     list.truncate(rows);
     let (event, unit) = text(event);
+    if without_stack != 0 {
+        notes.push(format!(
+            "{without_stack} of {total} {unit} are of samples without a stack, and of no function"
+        ));
+    }
+    if total == i64::MAX {
+        notes.push(TOO_LARGE.to_owned());
+    }
     TopFunctions {
         event: event.to_owned(),
         unit: unit.to_owned(),
@@ -130,6 +141,7 @@ pub fn of_profile(profile: &Profile, functions: &FunctionProfile, rows: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backtrail_profile::StackId;
     use backtrail_profile::format::folded;
 
     #[test]
@@ -144,6 +156,16 @@ mod tests {
             .collect();
         assert_eq!(rows, [("b", 6, 0.6), ("a", 3, 0.3)]);
         assert_eq!((top.total, top.event.as_str()), (10, "samples"));
+        let mut profile = folded::read(&b"main;a 3\n"[..]).unwrap();
+        let event = profile.samples[0].event;
+        profile.add(event, 5, StackId::EMPTY).unwrap();
+        let functions = FunctionProfile::new(&profile).unwrap();
+        let top = of_profile(&profile, &functions, 2);
+        assert_eq!((top.total, top.rows.len(), top.rows[0].share), (8, 1, 0.375));
+        assert_eq!(
+            top.notes,
+            ["5 of 8 count are of samples without a stack, and of no function"]
+        );
         let empty = of_profile(&Profile::default(), &FunctionProfile::default(), 2);
         assert_eq!(empty, TopFunctions::default());
     }

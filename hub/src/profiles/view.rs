@@ -9,7 +9,7 @@ use crate::hub::Hub;
 use crate::objects::blocking;
 use backtrail_profile::format::html::{self, ComparedProfile, EventPair, ViewData};
 use backtrail_profile::format::{firefox, folded, otlp, perfetto, pprof, speedscope};
-use backtrail_profile::{EventId, FunctionProfile, Profile};
+use backtrail_profile::{EventId, FunctionProfile, Profile, Rules};
 use std::sync::Arc;
 
 /// The address of the crashes with a function, without its name.
@@ -101,6 +101,21 @@ impl Shown {
         self.profile.notes.extend(note);
     }
 
+    /// Applies the rules to the profile too, for the formats that are written from it.
+    fn apply_rules(&mut self, rules: &Rules, format: ExportFormat) -> Result<()> {
+        if !matches!(
+            format,
+            ExportFormat::Pprof | ExportFormat::Perfetto | ExportFormat::Otlp
+        ) {
+            return Ok(());
+        }
+        match rules.change_frames() {
+            true => self.profile = self.functions.to_profile(&self.profile)?,
+            false => rules.retain_samples(&mut self.profile)?,
+        }
+        Ok(())
+    }
+
     fn compared(&self) -> ComparedProfile<'_> {
         ComparedProfile {
             name: &self.name,
@@ -160,6 +175,7 @@ pub async fn export(
         if format == ExportFormat::Html {
             shown.note_other_units(event);
         }
+        shown.apply_rules(&selection.rules, format)?;
         let Shown {
             name,
             profile,

@@ -261,7 +261,8 @@ async fn series_rows(
 ) -> Result<JobOutput> {
     let selection = selection.selection_at(end)?;
     let answer = queries::series(hub, &selection, u64::from(intervals)).await?;
-    let notes = answer.sites.iter().filter_map(SiteAnswer::note).collect();
+    let sites = answer.sites.iter().filter_map(SiteAnswer::note);
+    let notes = sites.chain(answer.notes).collect();
     let columns = ["event", "time", "weight", "unit"];
     let rows = answer.series.iter().flat_map(latest_first).collect();
     Ok(JobOutput::new(texts(&columns), rows, notes))

@@ -10,6 +10,7 @@ use super::{assets, guard, headers, jobs, profiles, site, sites, symbols};
 use crate::access::Scope;
 use crate::error::Error;
 use crate::hub::Hub;
+use crate::profiles::sites::client::{HUB_HEADER, SITE_HEADER};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -502,6 +503,7 @@ async fn protect(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
     // HTTP/2 has the name in the address.
     let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
     let is_own = host.is_some_and(|host| guard::is_own_host(host, &public));
+    let is_of_hub = request.headers().contains_key(SITE_HEADER);
     let mut response = if is_own && has_zero_byte(request.uri()) {
         Error::Invalid("an address has no zero bytes".to_owned()).into_response()
     } else if is_own {
@@ -515,6 +517,9 @@ async fn protect(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
             .into_response()
     };
     headers::protect(response.headers_mut(), public.starts_with("https:"));
+    if is_of_hub && let Ok(identity) = hub.identity.parse() {
+        response.headers_mut().insert(HUB_HEADER, identity);
+    }
     response
 }
 

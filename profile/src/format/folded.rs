@@ -36,7 +36,8 @@ pub fn read(input: impl BufRead) -> Result<Profile> {
             return Err(malformed(number, "is longer than 16 MiB"));
         }
         let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end();
+        // Editors of Windows begin a file with a mark.
+        let text = text.trim_start_matches('\u{feff}').trim_end();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }

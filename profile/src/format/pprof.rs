@@ -6,6 +6,7 @@ mod read;
 mod schema;
 mod write;
 
+pub(super) use read::unpacked;
 pub use read::{is_pprof, read};
 pub use write::write;
 

@@ -32,7 +32,8 @@ impl HubAddress {
             Some("https") => None,
             Some("http") if allows_http || is_loopback(authority.host()) => None,
             Some("http") => Some("HTTP is allowed for this machine only; use an HTTPS address"),
-            _ => Some("it is not an HTTPS address"),
+            None => Some("it has no scheme; write https://, or http:// on this machine"),
+            Some(_) => Some("it is not an HTTPS address"),
         };
         if let Some(problem) = is_refused {
             return Err(refused(problem));

@@ -12,6 +12,7 @@ use crate::{Error, Result};
 use backtrail_profile::{Id, Label, LabelValue, Profile, Sample, StackId, UnixNanos};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The columns of an event and its period. Sums are those of each event, over all periods.
@@ -253,10 +254,9 @@ impl MergeFold {
     }
 }
 
-/// The time of a query's segments, and their notes.
+/// The time of a query, and the notes of its segments.
 struct About {
-    start: u64,
-    end: u64,
+    time: Range<UnixNanos>,
     notes: BTreeSet<String>,
 }
 
@@ -265,9 +265,6 @@ impl About {
     const MAX_NOTES: usize = 32;
 
     fn new(query: &Query, segments: &[SegmentEntry]) -> Self {
-        let (start, end) = (query.filter.time.start.0, query.filter.time.end.0);
-        let first = segments.iter().map(|entry| entry.first).min().unwrap_or(start);
-        let last = segments.iter().map(|entry| entry.last).max();
         let mut distinct = BTreeSet::new();
         for note in segments.iter().flat_map(|entry| query.filter.notes(entry)) {
             if distinct.len() < Self::MAX_NOTES {
@@ -275,15 +272,14 @@ impl About {
             }
         }
         Self {
-            start: start.max(first),
-            end: last.map_or(start, |last| end.min(last.saturating_add(1))),
+            time: query.filter.time.clone(),
             notes: distinct,
         }
     }
 
     fn add(self, profile: &mut Profile, coverage: &Coverage) {
-        profile.start = Some(UnixNanos(self.start));
-        profile.duration = Some(self.end.saturating_sub(self.start));
+        profile.start = Some(self.time.start);
+        profile.duration = Some(self.time.end.0.saturating_sub(self.time.start.0));
         profile.notes.extend(self.notes);
         if let Some(limit) = coverage.truncated {
             let limit = match limit {

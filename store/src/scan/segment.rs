@@ -3,9 +3,10 @@
 use super::Scan;
 use crate::content::Context;
 use crate::file::ParquetFile;
-use crate::filter::Column;
+use crate::filter::{Column, Filter};
 use crate::segment::{SegmentEntry, TableKind};
 use crate::segment_reader::SegmentReader;
+use crate::tables::FrameTable;
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -86,23 +87,38 @@ pub(super) fn label<'a>(context: &'a Context, key: &str) -> &'a str {
     pair.map_or("", |(_, value)| value)
 }
 
-/// Returns which stacks have a frame of the filter's module. `None`: all stacks match.
+/// Returns which stacks have the frames that the filter asks for. `None`: all stacks match.
 async fn matching_stacks(
     reader: &SegmentReader,
     scan: &Scan,
     entry: &SegmentEntry,
 ) -> Result<Option<Vec<bool>>> {
-    let Some(module) = &scan.filter.module else {
+    let Filter { module, stacks, .. } = &scan.filter;
+    if module.is_none() && stacks.conditions().next().is_none() {
         return Ok(None);
-    };
+    }
     let frames = reader.frames(entry, None).await?;
+    let all = |are: &dyn Fn(&FrameTable) -> Vec<bool>| -> Vec<bool> {
+        frames.iter().flat_map(|(_, part)| are(part)).collect()
+    };
+    let of_module = module
+        .iter()
+        .map(|module| (all(&|part| part.are_of(module)), true));
+    let in_sets = stacks
+        .conditions()
+        .map(|(set, wanted)| (all(&|part| part.are_in(set)), wanted));
+    // For each condition: the frames, and whether a stack must have one of them.
+    let conditions: Vec<(Vec<bool>, bool)> = of_module.chain(in_sets).collect();
+    let holds = |frames: &[u32]| {
+        conditions.iter().all(|(members, wanted)| {
+            let is_member = |frame: &u32| members.get(*frame as usize) == Some(&true);
+            frames.iter().any(is_member) == *wanted
+        })
+    };
     let stacks = reader.stacks(entry, None).await?;
-    let is_of: Vec<bool> = frames.iter().flat_map(|(_, part)| part.are_of(module)).collect();
-    let has = |frame: &u32| usize::try_from(*frame).ok().and_then(|frame| is_of.get(frame)) == Some(&true);
     let mut matches = Vec::with_capacity(stacks.rows());
     for (_, part) in stacks.iter() {
-        let stacks = 0..part.len();
-        matches.extend(stacks.map(|stack| part.of(stack).is_some_and(|frames| frames.iter().any(has))));
+        matches.extend((0..part.len()).map(|stack| part.of(stack).is_some_and(holds)));
     }
     Ok(Some(matches))
 }

@@ -1,10 +1,10 @@
 //! The results of queries, their limits, and what they read.
 
 use crate::fixture::{Fixture, all, run};
-use crate::model::{HOUR, Plain, samples, sums_of_profile};
+use crate::model::{HOUR, Plain, samples, sums_of, sums_of_profile, text_of};
 use crate::round_trip::sample;
 use backtrail_profile::{Profile, StackId, UnixNanos};
-use backtrail_store::{Cancel, Column, CompactionOptions, Error, LimitKind, Matcher};
+use backtrail_store::{Cancel, Column, CompactionOptions, Error, FrameSet, LimitKind, Matcher, StackFilter};
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -58,6 +58,47 @@ proptest! {
             let (distribution, _) = store.distribution(&all()).await.unwrap();
             assert_eq!(distribution.count, all_samples.len() as u64);
             assert_eq!(distribution.sum, all_samples.iter().map(|one| one.weight).sum::<i64>());
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(25))]
+
+    #[test]
+    fn stacks_are_selected_by_their_frames(
+        all_samples in samples(1..150), with in prop::option::of(0u8..10), without in prop::option::of(0u8..10),
+    ) {
+        run(async move {
+            let fixture = Fixture::default();
+            fixture.write(&all_samples[..all_samples.len() / 2]).await;
+            fixture.write(&all_samples[all_samples.len() / 2..]).await;
+            let store = fixture.store();
+            let (profile, _) = store.merge(&all(), &[]).await.unwrap();
+            // Frames whose text ends with a digit: code, addresses and functions.
+            let is = |text: &str, digit: u8| text.ends_with(char::from(b'0' + digit));
+            let set = |digit: u8| {
+                let frames = profile.frames.iter();
+                let members: Vec<bool> =
+                    frames.map(|(_, frame)| is(&text_of(&profile, frame), digit)).collect();
+                Arc::new(FrameSet::of_profile(&profile, &members))
+            };
+            let mut query = all();
+            query.filter.stacks = StackFilter { with: with.map(set), without: without.map(set) };
+            let selected: Vec<_> = all_samples
+                .iter()
+                .filter(|one| {
+                    let has = |digit: u8| one.texts().iter().any(|text| is(text, digit));
+                    with.is_none_or(has) && !without.is_some_and(has)
+                })
+                .collect();
+            let (merged, _) = store.merge(&query, &[]).await.unwrap();
+            assert_eq!(sums_of_profile(&merged), sums_of(selected.iter().copied()));
+            let (distribution, _) = store.distribution(&query).await.unwrap();
+            assert_eq!(distribution.count, selected.len() as u64);
+            let (series, _) = store.series(&query, 60 * SECOND, &[]).await.unwrap();
+            let weights = series.groups.iter().flat_map(|group| &group.weights);
+            assert_eq!(weights.sum::<i64>(), selected.iter().map(|one| one.weight).sum::<i64>());
         });
     }
 }

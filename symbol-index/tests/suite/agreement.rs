@@ -175,6 +175,17 @@ fn functions_have_the_types_of_their_declarations() {
 }
 
 #[test]
+fn lines_without_types_say_nothing_of_parameters() {
+    let Some(built) = compile("cc", "c", C, &["-g1", "-O2"]) else {
+        return;
+    };
+    let symbols = built.open();
+    let main = function(&open(&files(&symbols, 1)), &symbols, "main");
+    assert!(main.line > 0);
+    assert_eq!(main.function.signature, None);
+}
+
+#[test]
 fn offsets_of_the_file_are_positions() {
     let Some(built) = cpp() else { return };
     let symbols = built.open();

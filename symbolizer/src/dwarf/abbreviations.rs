@@ -17,6 +17,7 @@ pub(crate) struct AbbreviationTable<'d> {
     /// The abbreviation that was requested first, and its code.
     one: OnceLock<(u64, Option<Arc<Abbreviations>>)>,
     all: OnceLock<Option<Arc<Abbreviations>>>,
+    states_types: OnceLock<bool>,
 }
 
 impl<'d> AbbreviationTables<'d> {
@@ -29,6 +30,7 @@ impl<'d> AbbreviationTables<'d> {
                 bytes: section.get(start..end)?,
                 one: OnceLock::new(),
                 all: OnceLock::new(),
+                states_types: OnceLock::new(),
             };
             Some((start, Arc::new(table)))
         });
@@ -62,6 +64,27 @@ impl AbbreviationTable<'_> {
             }
             rest = behind;
         }
+    }
+
+    /// Returns whether units of this table have entries of types or parameters. Those that a
+    /// compiler wrote for stacks alone (`-g1`, `-gline-tables-only`) have none.
+    pub fn states_types(&self) -> bool {
+        let is_of_types = |tag: constants::DwTag| {
+            matches!(
+                tag,
+                constants::DW_TAG_base_type
+                    | constants::DW_TAG_pointer_type
+                    | constants::DW_TAG_structure_type
+                    | constants::DW_TAG_formal_parameter
+                    | constants::DW_TAG_variable
+            )
+        };
+        *self.states_types.get_or_init(|| {
+            let Some(all) = self.all() else { return false };
+            // Compilers number abbreviations from 1 on.
+            let mut tags = (1..).map_while(|code| Some(all.get(code)?.tag()));
+            tags.any(is_of_types)
+        })
     }
 
     /// Returns all abbreviations, or `None` if the table is damaged.

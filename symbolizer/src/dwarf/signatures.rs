@@ -37,13 +37,17 @@ impl<'i, 'd> Signatures<'i, 'd> {
         }
     }
 
-    /// Returns the types of a function that is not a copy.
+    /// Returns the types of a function that is not a copy. `None`: its unit states no types, so
+    /// that it may have parameters.
     pub fn of_origin(&mut self, id: EntryId) -> Option<Arc<Signature>> {
         if let Some(known) = self.known.get(&id) {
             return known.clone();
         }
-        let entry = self.info.entry(id);
-        let signature = entry.map(|entry| Arc::new(self.read(entry)));
+        let signature = self.info.entry(id).and_then(|entry| {
+            let states_types = entry.unit.unit.states_types();
+            let signature = self.read(entry);
+            (states_types || signature != Signature::default()).then(|| Arc::new(signature))
+        });
         self.known.insert(id, signature.clone());
         signature
     }

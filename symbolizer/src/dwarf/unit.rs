@@ -29,6 +29,11 @@ pub(crate) struct Unit<'d> {
 }
 
 impl<'d> Unit<'d> {
+    /// Returns whether the unit may state the types of functions.
+    pub fn states_types(&self) -> bool {
+        self.abbreviations.states_types()
+    }
+
     /// Reads the root entry. Returns `None` if the unit is damaged.
     pub fn open(
         dwarf: &Dwarf<'d>,

@@ -54,6 +54,50 @@ fn each_kind_of_linking_is_supported() {
     }
 }
 
+/// Adds the functions of the program to itself, packed, and strips it.
+fn pack_symbols(built: &Built) {
+    run(built, "objcopy", &["--only-keep-debug", "program", "debug"]);
+    let keep = ["leaf", "work", "main"].map(|name| format!("--keep-symbol={name}"));
+    let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
+    run(built, "objcopy", &[&["-S"], &*keep, &["debug", "mini"]].concat());
+    run(built, "xz", &["--check=crc32", "mini"]);
+    run(built, "strip", &["program"]);
+    let section = ["--add-section", ".gnu_debugdata=mini.xz", "program"];
+    run(built, "objcopy", &section);
+}
+
+#[test]
+fn stripped_program_has_the_functions_that_it_packs() {
+    let Some(built) = build("cc", "c", C, &["-g", "-O0"]).filter(|_| have("xz")) else {
+        return;
+    };
+    let symbols = built.open();
+    let places = ["leaf", "work", "main"].map(|name| {
+        let found = symbols.functions_named(name);
+        (name, found[0].range.clone())
+    });
+    drop(symbols);
+    pack_symbols(&built);
+    let symbols = built.open();
+    assert_eq!(symbols.detail(), SymbolDetail::SymbolTable);
+    assert_eq!(symbols.debug_gap().as_deref(), Some("the file has no DWARF"));
+    for (name, range) in places {
+        let function = symbols.function_at(range.start).unwrap();
+        assert_eq!((&*function.name, function.range), (name, range));
+    }
+    // A damaged section is not used, and of a large one, only a part is unpacked.
+    let zeros = vec![0; 300 << 20];
+    std::fs::write(built.path("mini.xz"), &zeros[..100]).unwrap();
+    let update = ["--update-section", ".gnu_debugdata=mini.xz", "program"];
+    run(&built, "objcopy", &update);
+    assert_eq!(built.open().detail(), SymbolDetail::None);
+    std::fs::write(built.path("large"), zeros).unwrap();
+    run(&built, "xz", &["large"]);
+    let update = ["--update-section", ".gnu_debugdata=large.xz", "program"];
+    run(&built, "objcopy", &update);
+    assert_eq!(built.open().detail(), SymbolDetail::None);
+}
+
 #[test]
 fn plt_stubs_are_named_as_in_objdump() {
     for arguments in [

@@ -362,7 +362,8 @@ fn collector(answer: &'static [u8]) -> (String, std::thread::JoinHandle<Vec<u8>>
 fn profiles_are_sent_to_a_collector() {
     let files = Files::new();
     let (url, server) = collector(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-    let run = files.run(&["export", "before", "--otlp", &url]);
+    let header = ["--header", "Authorization=Bearer abc"];
+    let run = files.run(&["export", "before", "--otlp", &url, header[0], header[1]]);
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     let request = server.join().unwrap();
     let head = request
@@ -375,6 +376,7 @@ fn profiles_are_sent_to_a_collector() {
         "{text}"
     );
     assert!(text.contains("content-type: application/x-protobuf"), "{text}");
+    assert!(text.contains("authorization: bearer abc\r\n"), "{text}");
     std::fs::write(files.path("out"), &request[head + 4..]).unwrap();
     let received = files.json(&["report", "out", "--json"]);
     assert_eq!(received["total"], 100);

@@ -18,7 +18,7 @@ const MAX_WORDS: usize = 200;
 /// Sends a profile as one request. `headers` are those of the command line.
 pub fn run(profile: &Profile, url: &str, headers: &[String]) -> Result<(), Failure> {
     let variable = std::env::var(otlp_headers::VARIABLE).ok();
-    let headers = otlp_headers::headers(variable.as_deref(), headers)?;
+    let headers = otlp_headers::headers(variable.as_deref(), headers).map_err(Failure::usage)?;
     let failed = |problem: &dyn std::fmt::Display| {
         Failure::failed(format_args!("cannot send the profile to {url}: {problem}"))
     };

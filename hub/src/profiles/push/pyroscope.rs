@@ -2,7 +2,7 @@
 //!
 //! Source: `pkg/ingester/pyroscope/ingest_handler.go` and `api/push/v1/push.proto` of Pyroscope.
 
-use super::{PushedProfile, check_count};
+use super::{FoldedEvent, PushedProfile, check_count};
 use crate::error::{Error, Result};
 use prost::Message;
 use serde::Deserialize;
@@ -30,6 +30,12 @@ pub struct IngestParameters {
     /// The client, as `javaspy`.
     #[serde(default, rename = "spyName")]
     pub spy_name: String,
+    /// The unit of folded stacks, as `samples` or `bytes`.
+    #[serde(default)]
+    pub units: String,
+    /// The samples of a second, if folded stacks count samples of processor time.
+    #[serde(default, rename = "sampleRate")]
+    pub sample_rate: String,
 }
 
 /// Returns the profile of `POST /ingest`. `bytes` is the body, or the part `profile` of a form.
@@ -43,6 +49,8 @@ pub fn ingested(parameters: &IngestParameters, bytes: Vec<u8>) -> Result<PushedP
         until,
         format,
         spy_name,
+        units,
+        sample_rate,
     } = parameters;
     if !FORMATS.contains(&format.as_str()) {
         return Err(Error::Invalid(format!(
@@ -64,7 +72,36 @@ pub fn ingested(parameters: &IngestParameters, bytes: Vec<u8>) -> Result<PushedP
         start,
         duration: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
         may_be_empty: false,
+        folded: match format.as_str() {
+            "pprof" | "jfr" => None,
+            _ => folded_event(units, sample_rate)?,
+        },
     })
+}
+
+/// Returns the event of folded stacks by the names of Pyroscope. `None`: nothing is stated.
+fn folded_event(units: &str, rate: &str) -> Result<Option<FoldedEvent>> {
+    const SECOND: u64 = 1_000_000_000;
+    let event = |name, unit, factor| Ok(Some(FoldedEvent { name, unit, factor }));
+    let count = |name| event(name, "count", 1);
+    match (units, rate) {
+        ("" | "samples", "") => Ok(None),
+        ("" | "samples", rate) => match rate.parse() {
+            Ok(rate @ 1..=SECOND) => event("cpu", "nanoseconds", SECOND / rate),
+            _ => Err(Error::Invalid(format!(
+                "sampleRate is a number from 1 to {SECOND}"
+            ))),
+        },
+        ("bytes", _) => event("memory", "bytes", 1),
+        ("objects", _) => count("objects"),
+        ("goroutines", _) => count("goroutines"),
+        ("lock_samples", _) => count("lock_samples"),
+        ("lock_nanoseconds", _) => event("lock", "nanoseconds", 1),
+        _ => Err(Error::Invalid(format!(
+            "the unit \"{}\" is unknown; use samples, bytes, objects, goroutines, lock_samples or lock_nanoseconds",
+            units.chars().take(64).collect::<String>().escape_debug()
+        ))),
+    }
 }
 
 /// Returns folded stacks of lines that are a stack each, and count one sample.
@@ -204,8 +241,29 @@ mod tests {
             from: from.to_owned(),
             until: until.to_owned(),
             format: format.to_owned(),
-            spy_name: String::new(),
+            ..IngestParameters::default()
         }
+    }
+
+    #[test]
+    fn folded_stacks_have_the_stated_unit() {
+        let event = |units: &str, rate: &str| folded_event(units, rate).unwrap();
+        let cpu = event("samples", "100").unwrap();
+        assert_eq!(
+            (cpu.name, cpu.unit, cpu.factor),
+            ("cpu", "nanoseconds", 10_000_000)
+        );
+        assert_eq!(event("", "50").unwrap().factor, 20_000_000);
+        assert_eq!(event("", ""), None);
+        let memory = event("bytes", "100").unwrap();
+        assert_eq!((memory.name, memory.unit, memory.factor), ("memory", "bytes", 1));
+        assert!(folded_event("parsecs", "").is_err());
+        for rate in ["0", "-1", "fast", "2000000000"] {
+            assert!(folded_event("samples", rate).is_err(), "{rate}");
+        }
+        let mut pprof = parameters("shop", "", "", "pprof");
+        pprof.units = "bytes".to_owned();
+        assert_eq!(ingested(&pprof, vec![]).unwrap().folded, None);
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! Questions to sites: all are asked at once, for the same times.
 
 use super::answer::SiteProblem;
-use super::client::AskedSite;
+use super::client::{AskedSite, Identified};
 use super::scope::SiteScope;
 use crate::database::sites::SiteRow;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::selection::{Selection, text_of_labels, time_text};
+use backtrail_profile::Rules;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Nanoseconds in a second.
-const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds in a microsecond.
+const MICRO: u64 = 1000;
 
 /// A question to a site.
 #[derive(Clone, Debug)]
@@ -50,12 +52,36 @@ pub(super) async fn ask(hub: &Arc<Hub>, scope: &SiteScope, question: Question) -
             (site.name, answer)
         });
     }
-    let mut answers = Vec::new();
+    let mut answers: Vec<(String, Identified)> = Vec::new();
     while let Some(done) = running.join_next().await {
         answers.push(done.map_err(|_| Error::Ending)?);
     }
     answers.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(answers)
+    Ok(each_once(&hub.identity, answers))
+}
+
+/// Removes the answers of this hub itself, and those of a hub that has another name too. They would
+/// count twice.
+fn each_once(own: &str, answers: Vec<(String, Identified)>) -> Vec<Asked> {
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    let mut once = Vec::new();
+    for (name, Identified { answer, hub }) in answers {
+        let other = hub.as_ref().and_then(|hub| known.get(hub));
+        let answer = match (&hub, other) {
+            (Some(hub), _) if hub == own => Err(SiteProblem::failed(
+                "its address leads to this hub, or to one with the same database; remove the site",
+            )),
+            (_, Some(other)) => Err(SiteProblem::failed(format!(
+                "it is the same hub as the site {other}; remove one of them"
+            ))),
+            _ => answer,
+        };
+        if let (Some(hub), Ok(_)) = (hub, &answer) {
+            known.insert(hub, name.clone());
+        }
+        once.push((name, answer));
+    }
+    once
 }
 
 /// Reads the JSON text of a site.
@@ -83,17 +109,30 @@ async fn chosen(hub: &Hub, scope: &SiteScope) -> Result<Vec<SiteRow>> {
     }
 }
 
-/// Returns the selection from a whole second to a whole second, which addresses can say.
-pub(super) fn with_whole_seconds(selection: &Selection) -> Selection {
+/// Returns the selection from a whole microsecond to a whole one, which addresses can say and
+/// samples have.
+pub(super) fn with_whole_micros(selection: &Selection) -> Selection {
     Selection {
-        times: whole_seconds(&selection.times),
+        times: whole_micros(&selection.times),
         ..selection.clone()
     }
 }
 
-/// Returns a range of times in nanoseconds from a whole second to a whole second.
-pub(super) fn whole_seconds(times: &Range<u64>) -> Range<u64> {
-    times.start / SECOND * SECOND..times.end.div_ceil(SECOND).saturating_mul(SECOND)
+/// Returns a range of times in nanoseconds from a whole microsecond to a whole one.
+pub(super) fn whole_micros(times: &Range<u64>) -> Range<u64> {
+    times.start / MICRO * MICRO..times.end.div_ceil(MICRO).saturating_mul(MICRO)
+}
+
+/// Returns the query of an address for a selection, with the rules that select samples.
+pub(super) fn pairs_with_rules(selection: &Selection) -> String {
+    let mut query = form_urlencoded::Serializer::new(pairs(selection));
+    let Rules { focus, ignore, .. } = &selection.rules;
+    for (name, expression) in [("focus", focus), ("ignore", ignore)] {
+        if let Some(expression) = expression {
+            query.append_pair(name, expression.as_str());
+        }
+    }
+    query.finish()
 }
 
 /// Returns the query of an address for a selection. Rules on stacks are for the sum, so that a site
@@ -109,4 +148,44 @@ pub(super) fn pairs(selection: &Selection) -> String {
         query.append_pair("labels", &text_of_labels(&selection.labels));
     }
     query.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hub_counts_once() {
+        let answer = |name: &str, hub: Option<&str>, answer| {
+            let hub = hub.map(str::to_owned);
+            (name.to_owned(), Identified { answer, hub })
+        };
+        let late = || Err(SiteProblem::failed("late"));
+        let answers = vec![
+            answer("a", Some("x"), Ok(None)),
+            answer("b", Some("own"), Ok(None)),
+            answer("c", Some("x"), Ok(None)),
+            // Hubs of earlier versions have no identity.
+            answer("d", None, Ok(None)),
+            answer("e", None, Ok(None)),
+            answer("f", Some("y"), late()),
+            answer("g", Some("y"), Ok(None)),
+        ];
+        let once = each_once("own", answers);
+        let missing = once.iter().filter_map(|(name, answer)| {
+            let reason = &answer.as_ref().err()?.reason;
+            Some((name.as_str(), reason.as_str()))
+        });
+        assert_eq!(
+            missing.collect::<Vec<_>>(),
+            [
+                (
+                    "b",
+                    "its address leads to this hub, or to one with the same database; remove the site"
+                ),
+                ("c", "it is the same hub as the site a; remove one of them"),
+                ("f", "late"),
+            ]
+        );
+    }
 }

@@ -11,17 +11,27 @@ use std::time::Duration;
 
 /// The header of a request of one hub to another. A hub that gets it asks no further ones.
 pub const SITE_HEADER: &str = "backtrail-site";
+/// The header of the answer, which has the identity of the hub.
+pub const HUB_HEADER: &str = "backtrail-hub";
 /// The longest time of a connection.
 const CONNECT: Duration = Duration::from_secs(3);
 /// The longest time that a configuration may give a site in seconds.
 const MAX_SECONDS: u64 = 120;
 /// The largest answer in bytes.
 const MAX_ANSWER: u64 = 32 << 20;
+/// The most characters of an identity.
+const MAX_IDENTITY: usize = 128;
 /// The most bytes of an answer's reason.
 const MAX_QUOTED: usize = 200;
 
 /// The answer of a site. `None`: it has no samples of the selection.
 pub type AskedSite = std::result::Result<Option<Vec<u8>>, SiteProblem>;
+
+/// The answer with the identity of the hub that gave it. An earlier version states none.
+pub(super) struct Identified {
+    pub(super) answer: AskedSite,
+    pub(super) hub: Option<String>,
+}
 
 /// The client of other hubs.
 #[derive(Clone, Debug)]
@@ -67,7 +77,7 @@ impl SiteClient {
     ///
     /// # Errors
     /// Fails if the site is late, refuses, fails, or answers with too many bytes.
-    pub async fn get(&self, site: &SiteRow, path_and_query: &str) -> AskedSite {
+    pub(super) async fn get(&self, site: &SiteRow, path_and_query: &str) -> Identified {
         self.ask(site, path_and_query, None, self.timeout).await
     }
 
@@ -75,11 +85,31 @@ impl SiteClient {
     ///
     /// # Errors
     /// As [`Self::get`].
-    pub async fn post(&self, site: &SiteRow, path: &str, text: String, timeout: Duration) -> AskedSite {
+    pub(super) async fn post(
+        &self,
+        site: &SiteRow,
+        path: &str,
+        text: String,
+        timeout: Duration,
+    ) -> Identified {
         self.ask(site, path, Some(text), timeout).await
     }
 
-    async fn ask(&self, site: &SiteRow, path: &str, text: Option<String>, timeout: Duration) -> AskedSite {
+    async fn ask(&self, site: &SiteRow, path: &str, text: Option<String>, timeout: Duration) -> Identified {
+        let (answer, hub) = match self.answer(site, path, text, timeout).await {
+            Ok((body, hub)) => (Ok(body), hub),
+            Err(problem) => (Err(problem), None),
+        };
+        Identified { answer, hub }
+    }
+
+    async fn answer(
+        &self,
+        site: &SiteRow,
+        path: &str,
+        text: Option<String>,
+        timeout: Duration,
+    ) -> std::result::Result<IdentifiedBody, SiteProblem> {
         let Some(token) = site.token.clone() else {
             return Err(SiteProblem::failed("its token is missing; set it again"));
         };
@@ -96,7 +126,7 @@ impl SiteClient {
             Ok(Err(error)) => Err(SiteProblem::failed(format!("the request ended: {error}"))),
             Ok(Ok(Err(GetError::Late))) => Err(late()),
             Ok(Ok(Err(GetError::Failed(reason)))) => Err(SiteProblem::failed(reason)),
-            Ok(Ok(Ok(body))) => Ok(body),
+            Ok(Ok(Ok(answered))) => Ok(answered),
         }
     }
 
@@ -106,7 +136,7 @@ impl SiteClient {
         token: &str,
         text: Option<String>,
         timeout: Duration,
-    ) -> std::result::Result<Option<Vec<u8>>, GetError> {
+    ) -> std::result::Result<IdentifiedBody, GetError> {
         let uri = self
             .policy
             .check_url(address)
@@ -131,6 +161,11 @@ impl SiteClient {
         };
         let mut response = sent.map_err(|error| failure(&error))?;
         let status = response.status();
+        let hub = response
+            .headers()
+            .get(HUB_HEADER)
+            .and_then(|hub| hub.to_str().ok());
+        let hub = hub.map(|hub| hub.chars().take(MAX_IDENTITY).collect());
         let mut body = Vec::new();
         let read = response
             .body_mut()
@@ -150,12 +185,15 @@ impl SiteClient {
             )));
         }
         match status.as_u16() {
-            200 => Ok(Some(body)),
-            204 => Ok(None),
+            200 => Ok((Some(body), hub)),
+            204 => Ok((None, hub)),
             status => Err(GetError::Failed(format!("it answered {status}{}", quoted(&body)))),
         }
     }
 }
+
+/// The body of an answer, and the identity of the hub.
+type IdentifiedBody = (Option<Vec<u8>>, Option<String>);
 
 enum GetError {
     Late,

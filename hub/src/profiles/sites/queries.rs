@@ -1,7 +1,7 @@
 //! Queries of this hub and of other sites.
 
 use super::answer::{SiteAnswer, SiteProblem};
-use super::ask::{Question, ask, pairs, read_json, with_whole_seconds};
+use super::ask::{Question, ask, pairs, pairs_with_rules, read_json, with_whole_micros};
 use super::scope::SiteScope;
 use crate::error::Result;
 use crate::hub::Hub;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// The most bytes of an unpacked profile of a site.
 const MAX_UNPACKED: u64 = 256 << 20;
+/// The most notes of a site.
+const MAX_NOTES: usize = 20;
 /// The most samples of all sites.
 const MAX_SAMPLES: usize = 4_000_000;
 
@@ -25,6 +27,9 @@ const MAX_SAMPLES: usize = 4_000_000;
 pub struct SeriesAnswer {
     /// The weights.
     pub series: Vec<EventSeries>,
+    /// Sentences about what is missing.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Whether a site is missing.
     #[serde(default)]
     pub partial: bool,
@@ -43,7 +48,7 @@ pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<(Profile, V
     if selection.sites == SiteScope::Own {
         return Ok((query::merged(hub, selection).await?, Vec::new()));
     }
-    let selection = &with_whole_seconds(selection);
+    let selection = &with_whole_micros(selection);
     let path = format!("/api/v1/profiles/merge?format=pprof&{}", pairs(selection));
     let (own, asked) = tokio::join!(
         query::merged(hub, selection),
@@ -63,7 +68,7 @@ pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<(Profile, V
             }
             Ok(Some(part)) => {
                 merge(&mut profile, &part)?;
-                let notes = part.notes.iter().take(20);
+                let notes = part.notes.iter().take(MAX_NOTES);
                 profile
                     .notes
                     .extend(notes.map(|note| format!("site {name}: {note}")));
@@ -83,30 +88,40 @@ pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<(Profile, V
 /// As [`merged`].
 pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Result<SeriesAnswer> {
     if selection.sites == SiteScope::Own {
+        let (series, notes) = query::series(hub, selection, intervals).await?;
         return Ok(SeriesAnswer {
-            series: query::series(hub, selection, intervals).await?,
+            series,
+            notes,
             ..SeriesAnswer::default()
         });
     }
-    let selection = &with_whole_seconds(selection);
+    let selection = &with_whole_micros(selection);
     let path = format!(
         "/api/v1/profiles/series?intervals={intervals}&{}",
-        pairs(selection)
+        pairs_with_rules(selection)
     );
     let (own, asked) = tokio::join!(
         query::series(hub, selection, intervals),
         ask(hub, &selection.sites, Question::Get(path))
     );
+    let (series, notes) = own?;
     let mut answer = SeriesAnswer {
-        series: own?,
+        series,
+        notes,
         ..SeriesAnswer::default()
     };
     for (name, body) in asked? {
         let part = body.and_then(|body| match body {
-            None => Ok(Vec::new()),
-            Some(body) => read_json::<SeriesAnswer>(&body).map(|part| part.series),
+            None => Ok(SeriesAnswer::default()),
+            Some(body) => read_json::<SeriesAnswer>(&body),
         });
-        let added = part.and_then(|part| add_series(&mut answer.series, part, intervals));
+        let added = part.and_then(|part| {
+            let notes = part.notes.iter().take(MAX_NOTES);
+            answer
+                .notes
+                .extend(notes.map(|note| format!("site {name}: {note}")));
+            add_series(&mut answer.series, part.series, intervals)
+        });
         answer.sites.push(match added {
             Ok(()) => SiteAnswer::complete(&name),
             Err(problem) => SiteAnswer::missing(&name, problem),

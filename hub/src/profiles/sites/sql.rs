@@ -1,7 +1,7 @@
 //! SQL over several sites: each site answers for its samples, and the rows are put together.
 
 use super::answer::{SiteAnswer, SiteProblem, is_partial};
-use super::ask::{Question, ask, read_json, whole_seconds};
+use super::ask::{Question, ask, read_json, whole_micros};
 use super::scope::{LOCAL, SiteScope};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
@@ -39,7 +39,7 @@ pub async fn answer_at(hub: &Arc<Hub>, request: &SqlRequest, now: i64) -> Result
         }
         return sql::answer_at(hub, request, now).await;
     }
-    let times = whole_seconds(&request.times_at(now)?);
+    let times = whole_micros(&request.times_at(now)?);
     let part = SqlRequest {
         sql: request.sql.clone(),
         from: time_text(times.start),

@@ -1,7 +1,7 @@
 //! The units of a build on this hub and on other sites.
 
 use super::answer::{SiteAnswer, SiteProblem};
-use super::ask::{Question, ask, pairs, read_json, with_whole_seconds};
+use super::ask::{Question, ask, pairs, read_json, with_whole_micros};
 use super::scope::SiteScope;
 use crate::error::Result;
 use crate::hub::Hub;
@@ -29,7 +29,7 @@ pub async fn units(
         let own = build_units::units(hub, selection, intervals).await?;
         return Ok((vec![(String::new(), own)], Vec::new()));
     }
-    let selection = &with_whole_seconds(selection);
+    let selection = &with_whole_micros(selection);
     let path = format!(
         "/api/v1/profiles/units?intervals={intervals}&{}",
         pairs(selection)

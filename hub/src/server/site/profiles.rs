@@ -164,7 +164,8 @@ async fn chart_of(
     let chart = match parameters.shown.chart.as_str() {
         "" => {
             let found = queries::series(hub, selection, INTERVALS).await?;
-            missing = found.sites.iter().filter_map(SiteAnswer::note).collect();
+            let sites = found.sites.iter().filter_map(SiteAnswer::note);
+            missing = sites.chain(found.notes).collect();
             match found.series.into_iter().next() {
                 None => Chart::Nothing,
                 Some(one) => Chart::Series(SeriesChart {

@@ -624,7 +624,7 @@ async fn saved_views_belong_to_their_creators() {
     assert!(page.contains("&lt;b&gt;shop&lt;/b&gt;</a>"), "{page}");
     assert!(page.contains("href=\"/profiles?service=shop&amp;chart=heat\""));
     // A query in SQL is a view of its page.
-    let query = r#"{"name":"rows","query":"sql=SELECT+1&as=heat&color=red"}"#;
+    let query = r#"{"name":"rows","query":"sql=SELECT+1&as=heat"}"#;
     let (status, sql) = send("POST", "", other, query).await;
     assert_eq!(status, StatusCode::CREATED, "{sql}");
     assert!(

@@ -85,11 +85,36 @@ fn element<'t, T>(table: &'t [T], index: i32, name: &str) -> Result<&'t T> {
     found.ok_or_else(|| malformed(format!("there is no {name} {index}")))
 }
 
+/// A file in the memory of the process.
+#[derive(Clone, Copy)]
+struct Mapping {
+    module: ModuleId,
+    /// The address of the first byte.
+    start: u64,
+    /// The address after the last byte. 0: unknown.
+    limit: u64,
+    /// The file offset of the first byte.
+    offset: u64,
+}
+
+impl Mapping {
+    /// Returns the file offset of an address. `None`: the mapping does not have it.
+    ///
+    /// Addresses of a process and those of the file's headers have the same result, since the
+    /// sender states the start in the same way. Source: `Location` and `Mapping` of
+    /// `profiles.proto`.
+    fn offset_of(&self, address: u64) -> Option<FileOffset> {
+        let is_below = self.limit == 0 || address < self.limit;
+        let inside = address.checked_sub(self.start).filter(|_| is_below)?;
+        inside.checked_add(self.offset).map(FileOffset)
+    }
+}
+
 /// The tables of a request, and the profile that is built.
 struct Reader {
     dictionary: otlp::ProfilesDictionary,
     profile: Profile,
-    modules: Vec<Option<ModuleId>>,
+    mappings: Vec<Option<Mapping>>,
     functions: Vec<FunctionId>,
     /// The frames of each location, the innermost first.
     locations: Vec<Vec<FrameId>>,
@@ -115,7 +140,7 @@ impl Reader {
         Self {
             dictionary,
             profile: Profile::default(),
-            modules: Vec::new(),
+            mappings: Vec::new(),
             functions: Vec::new(),
             locations: Vec::new(),
             stacks: HashMap::new(),
@@ -150,14 +175,19 @@ impl Reader {
             // Files with a note have a hash, too.
             let build_id = build_id.or(file_hash);
             let path = self.text(mapping.filename_strindex)?.to_owned();
-            let module = match build_id.is_some() || !path.is_empty() {
+            let known = match build_id.is_some() || !path.is_empty() {
                 false => None,
                 true => {
                     let path = self.profile.string(&path)?;
-                    Some(self.profile.modules.intern(Module { build_id, path })?)
+                    Some(Mapping {
+                        module: self.profile.modules.intern(Module { build_id, path })?,
+                        start: mapping.memory_start,
+                        limit: mapping.memory_limit,
+                        offset: mapping.file_offset,
+                    })
                 }
             };
-            self.modules.push(module);
+            self.mappings.push(known);
         }
         for function in std::mem::take(&mut self.dictionary.function_table) {
             let function = self.function(&function)?;
@@ -203,15 +233,17 @@ impl Reader {
             })
         });
         let lines = lines.collect::<Result<Vec<_>>>()?;
-        let module = match (location.mapping_index, self.modules.is_empty()) {
+        let mapping = match (location.mapping_index, self.mappings.is_empty()) {
             (0, true) => None,
-            (index, _) => *element(&self.modules, index, "mapping")?,
+            (index, _) => *element(&self.mappings, index, "mapping")?,
         };
-        let frame = match module {
-            Some(module) if location.address != 0 => Frame::Code {
-                module,
-                offset: FileOffset(location.address),
-            },
+        let code = mapping.filter(|_| location.address != 0).and_then(|mapping| {
+            let offset = mapping.offset_of(location.address)?;
+            let module = mapping.module;
+            Some(Frame::Code { module, offset })
+        });
+        let frame = match code {
+            Some(code) => code,
             _ if location.address == 0 && !lines.is_empty() => {
                 let frames = lines.iter().map(|line| {
                     let frame = match self.is_lost(line.function) {

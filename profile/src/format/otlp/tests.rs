@@ -158,6 +158,45 @@ fn hash_of_a_file_is_kept_unless_there_is_a_build_id() {
 }
 
 #[test]
+fn addresses_of_a_mapping_become_offsets_of_its_file() {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+    use prost::Message;
+    let mut request = ExportProfilesServiceRequest::decode(&written(&rich())[..]).unwrap();
+    let mut read_at = |start, limit, offset, address| {
+        let dictionary = request.dictionary.as_mut().unwrap();
+        let mapping = dictionary.mapping_table.last_mut().unwrap();
+        (mapping.memory_start, mapping.memory_limit, mapping.file_offset) = (start, limit, offset);
+        let locations = dictionary.location_table.iter_mut();
+        let location = locations
+            .filter(|location| location.mapping_index != 0)
+            .next_back()
+            .unwrap();
+        location.address = address;
+        let again = format::read(&request.encode_to_vec()).unwrap();
+        let frames = again.frames.iter().map(|(_, frame)| *frame);
+        frames
+            .filter_map(|frame| match frame {
+                Frame::Code { offset, .. } => Some(offset.0),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    // A process; an executable at fixed addresses; what Backtrail writes; no mapping at all.
+    assert_eq!(
+        read_at(0x5555_5555_5000, 0x5555_5555_9000, 0x1000, 0x5555_5555_5320),
+        [0x1320]
+    );
+    assert_eq!(read_at(0x40_1000, 0x40_2000, 0x1000, 0x40_1234), [0x1234]);
+    assert_eq!(read_at(0, u64::MAX, 0, 0x1234), [0x1234]);
+    assert_eq!(read_at(0, 0, 0, 0x1234), [0x1234]);
+    // The mapping does not have these.
+    for address in [0x40_0fff, 0x40_2000, u64::MAX] {
+        assert!(read_at(0x40_1000, 0x40_2000, 0x1000, address).is_empty());
+    }
+    assert!(read_at(0x40_1000, 0, u64::MAX, 0x40_1234).is_empty());
+}
+
+#[test]
 fn pprof_is_not_taken_for_otlp() {
     let mut bytes = Vec::new();
     format::pprof::write(&rich(), &mut bytes).unwrap();

@@ -61,7 +61,8 @@ pub fn is_pprof(bytes: &[u8]) -> bool {
     bytes.starts_with(&GZIP) || (has_types && has_strings)
 }
 
-fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>> {
+/// Returns the bytes without gzip.
+pub fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>> {
     let too_large = Error::TooLarge { limit: MAX_BYTES };
     if !bytes.starts_with(&GZIP) {
         return match bytes.len() as u64 > MAX_BYTES {
