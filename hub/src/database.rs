@@ -29,6 +29,7 @@ pub mod running_hosts;
 pub mod saved_views;
 pub mod shares;
 pub mod sites;
+pub mod sql_crashes;
 pub mod stack_keys;
 pub mod symbols;
 pub mod tokens;

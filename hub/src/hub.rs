@@ -16,6 +16,7 @@ use crate::profiles::catalog::{self, ProfileCatalog};
 use crate::profiles::compaction_counts::CompactionCounts;
 use crate::profiles::idle::IdleRule;
 use crate::profiles::intake::Intake;
+use crate::profiles::query_program;
 use crate::profiles::sites::client::SiteClient;
 use crate::server::rate::Rates;
 use crate::symbols::index_cache::IndexCache;
@@ -71,6 +72,8 @@ pub struct Hub {
     pub profiles: Store,
     /// Queries of profiles at once, so that memory is bounded.
     pub queries: Semaphore,
+    /// Queries in SQL at once. They do not keep those of the explorer waiting.
+    pub sql_queries: Semaphore,
     /// The intake of profiles.
     pub intake: Intake,
     /// Counters of compactions.
@@ -91,6 +94,7 @@ impl Hub {
     /// # Errors
     /// Fails if one of them cannot be opened.
     pub async fn open(config: Config) -> Result<Arc<Self>> {
+        query_program::check_workers(&config.query.workers)?;
         std::fs::create_dir_all(&config.data).map_err(Error::file("create", &config.data))?;
         let objects = open_objects(&config)?;
         let upstream = Arc::new(Upstream::new(&config.symbols)?);
@@ -134,6 +138,7 @@ impl Hub {
             wake_jobs: Notify::new(),
             profiles,
             queries: Semaphore::new(QUERIES),
+            sql_queries: Semaphore::new(QUERIES),
             intake,
             compactions: CompactionCounts::default(),
             reading: Arc::new(Semaphore::new(READINGS)),

@@ -34,7 +34,7 @@
     chart.replaceChildren();
     answer.hidden = true;
   };
-  const showTable = ({ rows, coverage, sites = [] }) => {
+  const showTable = ({ rows, coverage, sites = [], notes = [] }) => {
     const names = (coverage.columns ?? []).map(({ name }) => name);
     const head = document.createElement('tr');
     head.append(...names.map((name) => cell('th', name)));
@@ -52,8 +52,9 @@
     table.replaceChildren(head, ...body);
     answer.hidden = false;
     const first = coverage.truncated ? 'the first ' : '';
+    const time = coverage.from ? `, from ${coverage.from} until ${coverage.until}` : '';
     const missing = sites.filter(({ reason }) => reason !== undefined).map(({ name, reason }) => `; partial result: site ${name} is missing: ${reason}`);
-    return `${first}${rows.length} rows, from ${coverage.segments} of ${coverage.segments_total} segments with ${coverage.rows} samples and other rows${missing.join('')}`;
+    return `${first}${rows.length} rows, from ${coverage.segments} of ${coverage.segments_total} segments with ${coverage.rows} samples and other rows${time}${missing.join('')}${notes.map((note) => `; ${note}`).join('')}`;
   };
 
   // Each view asks once, and returns the sentence about its answer.

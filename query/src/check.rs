@@ -4,8 +4,11 @@ use crate::error::sentence;
 use crate::{Error, Result};
 use datafusion::logical_expr::sqlparser::dialect::GenericDialect;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::ast::{
+    Query, SetExpr, Statement as SqlStatement, TableFactor, Visit, Visitor,
+};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use std::ops::ControlFlow;
 
 /// The maximum length of the text.
 const MAX_BYTES: usize = 1 << 20;
@@ -68,11 +71,57 @@ fn is_counted(token: &Token) -> bool {
 fn check(statement: &Statement) -> Result<()> {
     match statement {
         Statement::Statement(statement) => match &**statement {
-            SqlStatement::Query(_) => Ok(()),
+            SqlStatement::Query(_) => check_clauses(statement),
             other => Err(Error::Refused(first_words(&other.to_string()))),
         },
         Statement::Explain(explain) => check(&explain.statement),
         other => Err(Error::Refused(first_words(&other.to_string()))),
+    }
+}
+
+/// Refuses clauses that the engine reads and leaves out, so that the answer would be another one.
+fn check_clauses(statement: &SqlStatement) -> Result<()> {
+    match statement.visit(&mut UnusedClauses) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(clause) => Err(Error::Sql(format!("{clause} is not supported"))),
+    }
+}
+
+/// Finds the first such clause.
+struct UnusedClauses;
+
+impl UnusedClauses {
+    fn of_body(body: &SetExpr) -> Option<&'static str> {
+        match body {
+            SetExpr::Select(select) => select.prewhere.as_ref().map(|_| "PREWHERE"),
+            SetExpr::SetOperation { left, right, .. } => Self::of_body(left).or_else(|| Self::of_body(right)),
+            // Inner queries are visited themselves.
+            _ => None,
+        }
+    }
+}
+
+impl Visitor for UnusedClauses {
+    type Break = &'static str;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
+        let clause = match query {
+            query if !query.locks.is_empty() => Some("FOR UPDATE or FOR SHARE"),
+            query if query.settings.is_some() => Some("SETTINGS"),
+            query if query.format_clause.is_some() => Some("FORMAT"),
+            query => Self::of_body(&query.body),
+        };
+        clause.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Self::Break> {
+        match table {
+            TableFactor::Table { sample: Some(_), .. } => ControlFlow::Break("a sample of a table"),
+            TableFactor::Table { with_hints, .. } if !with_hints.is_empty() => {
+                ControlFlow::Break("a hint of a table")
+            }
+            _ => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -118,6 +167,31 @@ mod tests {
         ] {
             let error = parse(sql).unwrap_err();
             assert!(matches!(error, Error::Refused(_)), "{sql}: {error}");
+        }
+    }
+
+    #[test]
+    fn clauses_that_would_be_left_out_are_refused() {
+        for (sql, clause) in [
+            ("SELECT 1 FROM samples PREWHERE service = 'shop'", "PREWHERE"),
+            (
+                "SELECT 1 UNION ALL SELECT 2 FROM samples PREWHERE true",
+                "PREWHERE",
+            ),
+            (
+                "SELECT * FROM (SELECT 1 FROM samples PREWHERE true) a",
+                "PREWHERE",
+            ),
+            ("SELECT 1 FROM samples TABLESAMPLE (10 PERCENT)", "a sample"),
+            ("SELECT 1 FROM samples SETTINGS max_threads = 1", "SETTINGS"),
+            ("SELECT 1 FROM samples FOR UPDATE", "FOR UPDATE"),
+            ("EXPLAIN SELECT 1 FROM samples WITH (NOLOCK)", "a hint"),
+        ] {
+            let error = parse(sql).unwrap_err().to_string();
+            assert!(
+                error.contains(clause) && error.ends_with("is not supported"),
+                "{sql}: {error}"
+            );
         }
     }
 

@@ -6,7 +6,7 @@ use crate::names::NameSource;
 use crate::objects::CountingStore;
 use crate::output::RowWriter;
 use crate::request::{Limits, Request};
-use crate::tables::{ScanLog, SegmentTable, answers, crashes};
+use crate::tables::{ScanLog, SegmentTable, answers, crashes, within};
 use crate::{Error, Result, check, damage, distributed, session};
 use backtrail_store::{SegmentEntry, TableKind};
 use datafusion::error::DataFusionError;
@@ -75,9 +75,11 @@ async fn answer(
         symbols,
         crashes: crash_rows,
         answers: given_rows,
+        times,
         ..
     } = request;
     let segments: Arc<[SegmentEntry]> = segments.into();
+    let times = times.filter(|times| segments.iter().any(|segment| !times.contains_all(segment)));
     let of_engine = |error: DataFusionError| Error::of_engine(&error, limits.memory_bytes);
 
     let runtime = session::runtime(Arc::clone(&store), &limits, spill)?;
@@ -95,7 +97,7 @@ async fn answer(
         .with_config(session::config(&limits))
         .with_runtime_env(runtime)
         .with_default_features();
-    let workers = distributed::reachable(workers).await?;
+    let workers = distributed::reachable(workers).await;
     let worker_count = workers.len() as u64;
     if !workers.is_empty() {
         let context = distributed::NameContext::new(&segments, &symbols);
@@ -106,10 +108,12 @@ async fn answer(
     functions::register(&mut state, &names).map_err(of_engine)?;
     let context = SessionContext::new_with_state(state);
     for kind in TableKind::ALL {
-        let table = SegmentTable::new(kind, Arc::clone(&segments), log.clone());
-        context
-            .register_table(kind.name(), Arc::new(table))
-            .map_err(of_engine)?;
+        let table = Arc::new(SegmentTable::new(kind, Arc::clone(&segments), log.clone()));
+        let table = match (kind, &times) {
+            (TableKind::Samples, Some(times)) => within(&context, table, times).map_err(of_engine)?,
+            _ => table,
+        };
+        context.register_table(kind.name(), table).map_err(of_engine)?;
     }
     let table = crashes(&crash_rows).map_err(of_engine)?;
     context.register_table("crashes", table).map_err(of_engine)?;

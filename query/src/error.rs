@@ -7,6 +7,8 @@ use datafusion::parquet::errors::ParquetError;
 /// The result of this crate's functions.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
+/// The start of the engine's text about a filter that failed.
+const FILTER: &str = "Error evaluating filter predicate: ";
 /// The maximum length of a reason that another library gives.
 const MAX_REASON: usize = 600;
 
@@ -115,8 +117,15 @@ impl Error {
         }
     }
 
-    /// Returns the error of a file whose name is not known here.
+    /// Returns the error of a file whose name is not known here. A filter is applied while a file
+    /// is read, so that its own failure arrives here too.
     fn damaged(problem: &str) -> Self {
+        if let Some((_, reason)) = problem.split_once(FILTER) {
+            let inner = reason
+                .split_once("(Sql(\"")
+                .map(|(_, rest)| rest.trim_end_matches(['"', ')']));
+            return Self::Sql(sentence(inner.unwrap_or(reason)));
+        }
         Self::Damaged {
             key: String::new(),
             problem: sentence(problem),

@@ -7,6 +7,7 @@ mod frames_of;
 mod matches;
 mod percentile;
 mod segment_column;
+mod sum;
 
 use crate::Error;
 use crate::names::NameSource;
@@ -72,7 +73,8 @@ pub(crate) fn register(state: &mut SessionState, names: &Names) -> Result<()> {
     for function in scalars(names) {
         state.register_udf(Arc::new(function))?;
     }
-    for function in aggregates(names).into_iter().chain(percentile::all()) {
+    let own = percentile::all().into_iter().chain([sum::sum()]);
+    for function in aggregates(names).into_iter().chain(own) {
         state.register_udaf(Arc::new(function))?;
     }
     state.register_function_rewrite(Arc::new(segment_column::SegmentColumn))

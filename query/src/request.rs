@@ -32,6 +32,26 @@ pub(crate) struct Request {
     /// The table `answers`. `None`: there is no such table.
     #[serde(default)]
     pub(crate) answers: Option<Answers>,
+    /// The time of the samples. `None`: all of the segments.
+    #[serde(default)]
+    pub(crate) times: Option<Times>,
+}
+
+/// A range of time in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Times {
+    /// The start.
+    pub(crate) start: u64,
+    /// The end, which is not in the range.
+    pub(crate) end: u64,
+}
+
+impl Times {
+    /// Returns whether all samples of a segment are in the range.
+    pub(crate) fn contains_all(&self, segment: &SegmentEntry) -> bool {
+        self.start <= segment.first && segment.last < self.end
+    }
 }
 
 /// Rows of other queries.

@@ -92,7 +92,9 @@ pub use memory_catalog::MemoryCatalog;
 pub use origin::{Origin, Origins};
 pub use origin_notes::OriginNotes;
 pub use push_hashes::{PushHash, PushHashes};
-pub use queries::{Bucket, ColumnValue, Distribution, HeatMap, Series, SeriesGroup, Top, TopRow};
+pub use queries::{
+    Bucket, ColumnValue, Distribution, HeatMap, Series, SeriesGroup, Top, TopRow, UnnamedCode,
+};
 pub use query::Query;
 pub use recovery::Recovered;
 pub use retention::{DEFAULT_DAYS, first_kept};

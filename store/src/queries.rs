@@ -5,10 +5,12 @@ mod heat_map;
 mod merge;
 mod series;
 mod top;
+mod unnamed;
 mod values;
 
 pub use distribution::{Bucket, Distribution};
 pub use heat_map::HeatMap;
 pub use series::{Series, SeriesGroup};
 pub use top::{Top, TopRow};
+pub use unnamed::UnnamedCode;
 pub use values::ColumnValue;

@@ -127,6 +127,17 @@ impl FrameTable {
         self.frames.iter().enumerate().map(is_in).collect()
     }
 
+    /// Adds the code that has no lines to a profile.
+    pub(crate) fn add_unnamed(&self, profile: &mut Profile, modules: &mut ModuleIndex) -> Result<()> {
+        let mut known = vec![None; self.modules.len()];
+        for (index, (place, end)) in self.frames.iter().enumerate() {
+            if matches!(place, FramePlace::Code(..)) && self.lines_of(index, *end).is_empty() {
+                self.intern(index, profile, &mut known, modules)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the number of modules.
     pub(crate) fn modules(&self) -> usize {
         self.modules.len()

@@ -24,6 +24,24 @@ pub fn command(config: &Config, subcommand: &str) -> Result<Command> {
     Ok(command)
 }
 
+/// Checks the addresses of workers.
+///
+/// # Errors
+/// Fails if one is no address.
+pub fn check_workers(workers: &[String]) -> Result<()> {
+    let is_address = |worker: &&String| {
+        let uri: Option<axum::http::Uri> = worker.parse().ok();
+        uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some())
+    };
+    match workers.iter().find(|worker| !is_address(worker)) {
+        None => Ok(()),
+        Some(worker) => Err(Error::Configuration(format!(
+            "query.workers has \"{}\"; write an address as http://10.0.0.2:8476",
+            worker.escape_debug()
+        ))),
+    }
+}
+
 /// Returns the path of the program.
 fn program(config: &Config) -> Result<PathBuf> {
     if let Some(program) = &config.query.program {
@@ -59,4 +77,22 @@ fn environment(s3: &S3) -> Vec<(&'static str, String)> {
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_addresses() {
+        let check = |worker: &str| check_workers(&["http://a:1".to_owned(), worker.to_owned()]);
+        assert!(check("https://10.0.0.2:8476").is_ok());
+        for wrong in ["127.0.0.1:8491", "", "ftp://a:1", "http://"] {
+            let error = check(wrong).unwrap_err().to_string();
+            assert!(
+                error.contains("query.workers") && error.contains("http://10"),
+                "{error}"
+            );
+        }
+    }
 }

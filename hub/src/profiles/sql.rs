@@ -5,11 +5,13 @@
 //! round.
 
 use super::query_program;
+use super::sql_input::{NamedPlace, SqlInput};
 use crate::clock;
 use crate::config::Config;
+use crate::database::sql_crashes::SqlCrash;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::profiles::selection::SelectionParameters;
+use crate::profiles::selection::{SelectionParameters, time_text};
 use crate::profiles::sites::answer::SiteAnswer;
 use backtrail_profile::UnixNanos;
 use backtrail_store::{Hour, SegmentEntry};
@@ -17,12 +19,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ops::Range;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 /// The largest answer in bytes.
-const MAX_ANSWER: u64 = 64 << 20;
+const MAX_ANSWER: u64 = 32 << 20;
+/// The most rows of an answer. In memory, a short row has a hundred times its bytes.
+const MAX_ROWS: u64 = 200_000;
 /// The largest output of errors in bytes.
 const MAX_ERRORS: u64 = 1 << 20;
 /// The time that the program has beyond that of the query.
@@ -77,6 +82,25 @@ impl SqlRequest {
         Duration::from_secs(self.seconds.clamp(1, MAX_SECONDS))
     }
 
+    /// Checks the limits.
+    ///
+    /// # Errors
+    /// Fails if one is out of range.
+    fn check(&self) -> Result<()> {
+        let is_between = |number: u64, most: u64| (1..=most).contains(&number);
+        if !is_between(self.rows, MAX_ROWS) {
+            return Err(Error::Invalid(format!(
+                "rows is a number from 1 to {MAX_ROWS}; `backtrail-query` returns more"
+            )));
+        }
+        match is_between(self.seconds, MAX_SECONDS) {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!(
+                "seconds is a number from 1 to {MAX_SECONDS}"
+            ))),
+        }
+    }
+
     /// Returns the times of the tables in nanoseconds since 1970, at a time in microseconds.
     ///
     /// # Errors
@@ -115,6 +139,9 @@ pub struct SqlAnswer {
     /// The sites that were asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<SiteAnswer>,
+    /// Sentences about what is missing, as names of code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The table `answers` of a query.
@@ -134,6 +161,17 @@ struct Input<'a> {
     limits: Limits,
     #[serde(skip_serializing_if = "Option::is_none")]
     answers: Option<&'a GivenRows>,
+    symbols: Vec<NamedPlace>,
+    crashes: Vec<SqlCrash>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times: Option<InputTimes>,
+}
+
+/// The time of the samples in nanoseconds since 1970.
+#[derive(Serialize)]
+struct InputTimes {
+    start: u64,
+    end: u64,
 }
 
 #[derive(Serialize)]
@@ -146,7 +184,7 @@ struct Limits {
 ///
 /// # Errors
 /// Fails if the program is not installed, the query is refused, or it reaches a limit.
-pub async fn answer(hub: &Hub, request: &SqlRequest) -> Result<SqlAnswer> {
+pub async fn answer(hub: &Arc<Hub>, request: &SqlRequest) -> Result<SqlAnswer> {
     answer_at(hub, request, clock::now()).await
 }
 
@@ -154,7 +192,7 @@ pub async fn answer(hub: &Hub, request: &SqlRequest) -> Result<SqlAnswer> {
 ///
 /// # Errors
 /// As [`answer`].
-pub async fn answer_at(hub: &Hub, request: &SqlRequest, now: i64) -> Result<SqlAnswer> {
+pub async fn answer_at(hub: &Arc<Hub>, request: &SqlRequest, now: i64) -> Result<SqlAnswer> {
     answer_within(hub, request, now, GRACE).await
 }
 
@@ -163,15 +201,22 @@ pub async fn answer_at(hub: &Hub, request: &SqlRequest, now: i64) -> Result<SqlA
 /// # Errors
 /// As [`answer`].
 pub async fn answer_over(hub: &Hub, request: &SqlRequest, given: &GivenRows) -> Result<SqlAnswer> {
-    run_query(hub, request, Vec::new(), Some(given), GRACE).await
+    run_query(hub, request, Vec::new(), Some(given), SqlInput::default(), GRACE).await
 }
 
 /// Answers a query. The program has the time `grace` beyond that of the query.
-async fn answer_within(hub: &Hub, request: &SqlRequest, now: i64, grace: Duration) -> Result<SqlAnswer> {
+async fn answer_within(hub: &Arc<Hub>, request: &SqlRequest, now: i64, grace: Duration) -> Result<SqlAnswer> {
+    request.check()?;
     let times = request.times_at(now)?;
     let hours = Hour::range(&(UnixNanos(times.start)..UnixNanos(times.end)));
     let segments = hub.database.live_segments(&hours).await?;
-    run_query(hub, request, segments, None, grace).await
+    let input = SqlInput::of(hub, &request.sql, &segments, &times).await?;
+    let mut answer = run_query(hub, request, segments, None, input, grace).await?;
+    if let Some(coverage) = answer.coverage.as_object_mut() {
+        coverage.insert("from".to_owned(), time_text(times.start).into());
+        coverage.insert("until".to_owned(), time_text(times.end).into());
+    }
+    Ok(answer)
 }
 
 async fn run_query(
@@ -179,8 +224,10 @@ async fn run_query(
     request: &SqlRequest,
     segments: Vec<SegmentEntry>,
     answers: Option<&GivenRows>,
+    given: SqlInput,
     grace: Duration,
 ) -> Result<SqlAnswer> {
+    let notes = given.notes;
     let input = Input {
         sql: &request.sql,
         segments,
@@ -189,10 +236,16 @@ async fn run_query(
             rows: request.rows,
         },
         answers,
+        symbols: given.symbols,
+        crashes: given.crashes,
+        times: given.times.map(|times| InputTimes {
+            start: times.start,
+            end: times.end,
+        }),
     };
     let input = serde_json::to_vec(&input)
         .map_err(|error| Error::Invalid(format!("the query cannot be written: {error}")))?;
-    let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
+    let _place = hub.sql_queries.acquire().await.map_err(|_| Error::Ending)?;
     let output = tokio::time::timeout(request.longest() + grace, run(&hub.config, input)).await;
     let (is_successful, rows, errors) =
         output.map_err(|_| Error::TooLarge("the query took longer than its limit of time".to_owned()))??;
@@ -212,6 +265,7 @@ async fn run_query(
         coverage: coverage.get("coverage").cloned().unwrap_or_default(),
         partial: false,
         sites: Vec::new(),
+        notes,
     })
 }
 
@@ -239,18 +293,23 @@ async fn run(config: &Config, input: Vec<u8>) -> Result<(bool, Vec<u8>, String)>
     };
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     let (mut stdout, mut stderr) = (stdout.take(MAX_ANSWER + 1), stderr.take(MAX_ERRORS));
-    let ((), read, read_errors) = tokio::join!(
-        write,
-        stdout.read_to_end(&mut rows),
-        stderr.read_to_end(&mut errors)
-    );
-    read.and(read_errors).map_err(failed())?;
-    if rows.len() as u64 > MAX_ANSWER {
-        return Err(Error::TooLarge(format!(
-            "the answer has more than {} MiB; select fewer rows or columns",
-            MAX_ANSWER >> 20
-        )));
-    }
+    let read_rows = async {
+        stdout.read_to_end(&mut rows).await.map_err(failed())?;
+        match rows.len() as u64 > MAX_ANSWER {
+            // The return ends the program, which would wait.
+            true => Err(Error::TooLarge(format!(
+                "the answer has more than {} MiB; select fewer rows or columns",
+                MAX_ANSWER >> 20
+            ))),
+            false => Ok(()),
+        }
+    };
+    let read_errors = async { stderr.read_to_end(&mut errors).await.map_err(failed()) };
+    let write = async {
+        write.await;
+        Ok(())
+    };
+    tokio::try_join!(write, read_rows, read_errors)?;
     let status = child.wait().await.map_err(failed())?;
     Ok((
         status.success(),
@@ -354,11 +413,11 @@ mod tests {
         assert!(error.to_string().contains("limit of time"), "{error}");
         ended(&folder.path().join("pid")).await;
         // Its place is free again.
-        let all = hub.queries.available_permits();
+        let all = hub.sql_queries.available_permits();
         answer_within(&hub, &request, clock::now(), Duration::ZERO)
             .await
             .unwrap_err();
-        assert_eq!(hub.queries.available_permits(), all);
+        assert_eq!(hub.sql_queries.available_permits(), all);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -128,7 +128,8 @@ pub fn missing_parts(answer: &SqlAnswer) -> Vec<String> {
         )
     });
     let sites = answer.sites.iter().filter_map(SiteAnswer::note);
-    rows.into_iter().chain(sites).collect()
+    let notes = answer.notes.iter().cloned();
+    rows.into_iter().chain(sites).chain(notes).collect()
 }
 
 /// Returns the error of an answer without a time that is shown.

@@ -95,8 +95,14 @@ impl JobOutput {
         notes.truncate(MAX_NOTES);
         if kept.len() < row_count {
             notes.push(format!(
-                "{} of {row_count} rows are kept; select fewer rows or columns",
-                kept.len()
+                "{} of {}{row_count} rows are kept; select fewer rows or columns",
+                kept.len(),
+                // One more than the limit was asked for.
+                if row_count > MAX_ROWS as usize {
+                    "at least "
+                } else {
+                    ""
+                }
             ));
         }
         Self {
@@ -205,7 +211,8 @@ pub async fn execute(hub: &Arc<Hub>, query: &JobQuery, times: RunTimes) -> Resul
 
 async fn sql_rows(hub: &Arc<Hub>, request: &SqlRequest, now: i64) -> Result<JobOutput> {
     let answer = sql::answer_at(hub, request, now).await?;
-    let notes = answer.sites.iter().filter_map(SiteAnswer::note).collect();
+    let sites = answer.sites.iter().filter_map(SiteAnswer::note);
+    let notes = sites.chain(answer.notes).collect();
     let mut columns = named_columns(&answer.coverage);
     let rows: Vec<ResultRow> = answer
         .rows

@@ -4,7 +4,6 @@ use super::codec::CoordinatorCodec;
 use super::names_exec::InsertNames;
 use super::token::Token;
 use super::wire::NameContext;
-use crate::{Error, Result};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::ExecutionPlan;
@@ -35,9 +34,8 @@ impl WorkerResolver for Workers {
     }
 }
 
-/// Returns the workers that accept connections. At least one must.
-pub(crate) async fn reachable(workers: Vec<Url>) -> Result<Vec<Url>> {
-    let names: Vec<String> = workers.iter().map(Url::to_string).collect();
+/// Returns the workers that accept connections. Without any, this process answers alone.
+pub(crate) async fn reachable(workers: Vec<Url>) -> Vec<Url> {
     let mut found = Vec::with_capacity(workers.len());
     for worker in workers {
         let host = worker
@@ -51,13 +49,7 @@ pub(crate) async fn reachable(workers: Vec<Url>) -> Result<Vec<Url>> {
             found.push(worker);
         }
     }
-    match found.is_empty() && !names.is_empty() {
-        false => Ok(found),
-        true => Err(Error::Worker(format!(
-            "none of {} accepts connections",
-            names.join(", ")
-        ))),
-    }
+    found
 }
 
 /// Adds the planning for workers to a session.

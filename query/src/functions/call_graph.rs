@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 /// The maximum number of nodes in a text. Those of the smallest weights are left out.
 const MAX_NODES: usize = 50_000;
+/// The name of the weight of nodes that are left out, as in the hub's flame graphs.
+const LEFT_OUT: &str = "[smaller calls, left out]";
 
 /// The index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,11 +153,14 @@ impl CallGraph {
         out.into_inner()
     }
 
-    /// Returns a line per stack: `outer;inner weight`.
+    /// Returns a line per stack: `outer;inner weight`. A last line has the weight of nodes that are
+    /// left out.
     pub(super) fn folded(&self) -> String {
         let mut out = String::new();
+        let mut left = self.nodes.first().map_or(0, |root| i128::from(root.total));
         self.walk(
             |node, path, _| {
+                left -= i128::from(node.own);
                 if node.own != 0 && !path.is_empty() {
                     let names = path.iter().map(|name| name.replace([';', '\n', '\r'], ":"));
                     let line = names.collect::<Vec<_>>().join(";");
@@ -164,6 +169,9 @@ impl CallGraph {
             },
             || (),
         );
+        if self.smallest() > 0 && left != 0 {
+            let _ = writeln!(out, "{LEFT_OUT} {left}");
+        }
         out
     }
 }

@@ -90,7 +90,14 @@ impl AggregateUDFImpl for FlameGraph {
         ])
     }
 
-    fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if arguments.is_distinct {
+            let name = self.name();
+            return Err(Error::Sql(format!(
+                "`{name}` cannot have DISTINCT; use a subquery with DISTINCT"
+            ))
+            .into());
+        }
         Ok(Box::new(Weights {
             names: self.names.clone(),
             text: self.text,

@@ -1,6 +1,6 @@
 //! Answers of plain SQL: columns, filters, segments that are left out, and formats.
 
-use crate::store::{HOUR, Store};
+use crate::store::{HOUR, STACKS, Sample, Store, frames};
 use datafusion::arrow::ipc::reader::StreamReader;
 use serde_json::{Value, json};
 
@@ -51,6 +51,100 @@ fn every_column_of_every_table_is_readable() {
     assert_eq!(labels, [json!({"e": "/search"})]);
     let lines = store.rows("SELECT lines[1]['function'] AS f FROM frames WHERE frame = 3 LIMIT 1");
     assert_eq!(lines, [json!({"f": "http::write"})]);
+}
+
+#[test]
+fn samples_are_those_of_the_time() {
+    let store = Store::sample(1000);
+    let start = u64::from(HOUR) * 3600 * 1_000_000_000;
+    let count = |from: u64, until: u64| {
+        let times = json!({"start": start + from, "end": start + until});
+        let sql = "SELECT count(*) AS n, count(DISTINCT segment) AS s FROM samples WHERE weight > 0";
+        store.run(sql, json!({ "times": times })).rows()[0]["n"].clone()
+    };
+    const SECOND: u64 = 1_000_000_000;
+    // The first hour has a sample in each of 1000 seconds, and the next has two.
+    assert_eq!(count(0, 3 * 3600 * SECOND), 3000);
+    assert_eq!(count(10 * SECOND, 20 * SECOND), 10);
+    assert_eq!(count(10 * SECOND + 1, 20 * SECOND + 1), 10);
+    assert_eq!(count(990 * SECOND, (3600 + 5) * SECOND), 20);
+    assert_eq!(count(2000 * SECOND, 3000 * SECOND), 0);
+    // Functions of stacks still find their segment.
+    let times = json!({"start": start, "end": start + 4 * SECOND});
+    let sql = "SELECT count(*) AS n FROM samples WHERE matches(stack, 'main')";
+    assert_eq!(
+        store.run(sql, json!({ "times": times })).rows(),
+        [json!({"n": 4})]
+    );
+}
+
+#[test]
+fn sums_beyond_64_bits_are_refused() {
+    let mut store = Store::new();
+    let samples = [i64::MAX, i64::MAX, -5].map(|weight| Sample {
+        second: 1,
+        service: "large".into(),
+        host: "a".into(),
+        weight,
+        stack: 0,
+    });
+    store.add(HOUR, &samples, STACKS, &frames());
+    for sql in [
+        "SELECT sum(weight) FROM samples",
+        "SELECT service, sum(weight) FROM samples GROUP BY 1",
+        "SELECT sum(weight) OVER () FROM samples",
+    ] {
+        let answer = store.run(sql, json!({}));
+        assert!(
+            answer.error().contains("a sum exceeds 64 bits"),
+            "{sql}: {}",
+            answer.error()
+        );
+    }
+    let rows = store.rows(
+        "SELECT CAST(sum(CAST(weight AS DECIMAL(38, 0))) AS TEXT) AS w, sum(weight) FILTER (WHERE weight < 0) AS n,
+         sum(weight) FILTER (WHERE weight = 0) AS none FROM samples",
+    );
+    let expected = (2 * i128::from(i64::MAX) - 5).to_string();
+    assert_eq!(rows[0]["w"], expected);
+    assert_eq!(
+        (&rows[0]["n"], rows[0].get("none")),
+        (&json!(-5), Some(&Value::Null))
+    );
+    // Sums on the way may exceed 64 bits.
+    let rows = store.rows("SELECT sum(x) AS s FROM (VALUES (9223372036854775807), (5), (-6)) t(x)");
+    assert_eq!(rows, [json!({"s": i64::MAX - 1})]);
+    let rows = store.rows(
+        "SELECT sum(x) OVER (ORDER BY x ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM (VALUES (1), (2), (4)) t(x)",
+    );
+    assert_eq!(rows, [json!({"s": 1}), json!({"s": 3}), json!({"s": 6})]);
+    assert_eq!(
+        store.rows("SELECT sum(x) AS s FROM (VALUES (1.5), (2.5)) t(x)"),
+        [json!({"s": 4.0})]
+    );
+    assert_eq!(
+        store.rows("SELECT sum(DISTINCT x) AS s FROM (VALUES (2), (2), (3)) t(x)"),
+        [json!({"s": 5})]
+    );
+}
+
+#[test]
+fn wrong_patterns_are_no_damage() {
+    let store = Store::sample(10);
+    for sql in [
+        "SELECT count(*) FROM samples WHERE matches(stack, '(')",
+        "SELECT matches(stack, '(') FROM samples",
+    ] {
+        let errors = store.run(sql, json!({})).error();
+        assert!(
+            errors.contains("regex parse error") && !errors.contains("decoded"),
+            "{errors}"
+        );
+    }
+    let errors = store
+        .run("SELECT folded(DISTINCT stack, weight) FROM samples", json!({}))
+        .error();
+    assert!(errors.contains("cannot have DISTINCT"), "{errors}");
 }
 
 /// Returns the number of segments that a query reads.

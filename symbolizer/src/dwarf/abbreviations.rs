@@ -26,12 +26,7 @@ impl<'d> AbbreviationTables<'d> {
         let starts: BTreeSet<usize> = starts.collect();
         let ends = starts.iter().skip(1).copied().chain([section.len()]);
         let tables = starts.iter().zip(ends).filter_map(|(&start, end)| {
-            let table = AbbreviationTable {
-                bytes: section.get(start..end)?,
-                one: OnceLock::new(),
-                all: OnceLock::new(),
-                states_types: OnceLock::new(),
-            };
+            let table = AbbreviationTable::new(section.get(start..end)?);
             Some((start, Arc::new(table)))
         });
         Self(tables.collect())
@@ -43,7 +38,16 @@ impl<'d> AbbreviationTables<'d> {
     }
 }
 
-impl AbbreviationTable<'_> {
+impl<'d> AbbreviationTable<'d> {
+    fn new(bytes: &'d [u8]) -> Self {
+        Self {
+            bytes,
+            one: OnceLock::new(),
+            all: OnceLock::new(),
+            states_types: OnceLock::new(),
+        }
+    }
+
     /// Returns abbreviations that include one with this code, and usually no others. Returns `None`
     /// if there is none, or if the table is damaged.
     pub fn with(&self, code: u64) -> Option<&Arc<Abbreviations>> {
@@ -129,11 +133,7 @@ mod tests {
     #[test]
     fn single_abbreviation_equals_that_of_the_full_table() {
         for asked in [1, 2] {
-            let table = AbbreviationTable {
-                bytes: &TABLE,
-                one: OnceLock::new(),
-                all: OnceLock::new(),
-            };
+            let table = AbbreviationTable::new(&TABLE);
             let (one, all) = (table.with(asked).unwrap(), table.all().unwrap());
             assert!(one.get(asked).is_some());
             assert_eq!(one.get(asked), all.get(asked));
@@ -144,13 +144,19 @@ mod tests {
     }
 
     #[test]
+    fn units_of_lines_alone_state_no_types() {
+        assert!(!AbbreviationTable::new(&TABLE).states_types());
+        // The second entry is a base type.
+        let mut with_type = TABLE;
+        with_type[12] = 0x24;
+        assert!(AbbreviationTable::new(&with_type).states_types());
+        assert!(!AbbreviationTable::new(&TABLE[..3]).states_types());
+    }
+
+    #[test]
     fn truncated_or_missing_abbreviations_are_none() {
         let none = |bytes: &[u8], code| {
-            let table = AbbreviationTable {
-                bytes,
-                one: OnceLock::new(),
-                all: OnceLock::new(),
-            };
+            let table = AbbreviationTable::new(bytes);
             table.with(code).is_none()
         };
         for len in 0..11 {

@@ -17,6 +17,8 @@ const MAX_ROWS: u64 = 100_000;
 const MAX_BYTES: usize = 96 << 20;
 /// The time that a site has beyond that of the query.
 const GRACE: Duration = Duration::from_secs(15);
+/// The most notes of a site.
+const MAX_NOTES: usize = 20;
 /// The column with the name of the site.
 const SITE: &str = "site";
 
@@ -87,9 +89,10 @@ pub async fn answer_at(hub: &Arc<Hub>, request: &SqlRequest, now: i64) -> Result
                 seconds: request.seconds,
                 ..SqlRequest::default()
             };
-            let (given, read) = rows.into_given();
+            let (given, read, notes) = rows.into_given();
             let mut answer = sql::answer_over(hub, &second, &given).await?;
             read.write(&mut answer.coverage);
+            answer.notes = notes;
             answer
         }
     };
@@ -126,6 +129,7 @@ impl ReadSums {
 struct SiteRows {
     columns: Vec<Value>,
     rows: Vec<Value>,
+    notes: Vec<String>,
     read: ReadSums,
     is_truncated: bool,
     /// Whether all rows must be there.
@@ -144,6 +148,7 @@ impl SiteRows {
         let mut rows = Self {
             columns,
             rows: Vec::new(),
+            notes: Vec::new(),
             read: ReadSums::default(),
             is_truncated: false,
             is_combined,
@@ -172,6 +177,11 @@ impl SiteRows {
             row[SITE] = name.into();
             row
         }));
+        let notes = answer.notes.into_iter().take(MAX_NOTES);
+        self.notes.extend(notes.map(|note| match name {
+            LOCAL => note,
+            site => format!("site {site}: {note}"),
+        }));
         self.read.add(&answer.coverage);
         self.is_truncated |= is_truncated;
         Ok(())
@@ -193,19 +203,20 @@ impl SiteRows {
         self.read.write(&mut coverage);
         SqlAnswer {
             rows: self.rows,
+            notes: self.notes,
             coverage,
             ..SqlAnswer::default()
         }
     }
 
-    /// Returns the rows as a table, and what was read for them.
-    fn into_given(self) -> (GivenRows, ReadSums) {
+    /// Returns the rows as a table, what was read for them, and notes.
+    fn into_given(self) -> (GivenRows, ReadSums, Vec<String>) {
         let columns = self.columns();
         let given = GivenRows {
             columns,
             rows: self.rows,
         };
-        (given, self.read)
+        (given, self.read, self.notes)
     }
 }
 

@@ -2,9 +2,12 @@
 
 use super::frames::wait_for_frames;
 use super::{Hub, command, output, program};
+use backtrail_profile::{Frame, Module, Profile, StackId, format};
+use backtrail_pt::FileOffset;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -86,6 +89,82 @@ fn pushed_folder_names_functions_with_and_without_build_ids() {
     }
     // Equal files are taken again.
     assert!(push(&hub, &[&without]).status.success());
+}
+
+/// Returns an OTLP request with a sample at an offset of a build.
+fn otlp(build_id: &str, offset: u64) -> Vec<u8> {
+    let mut profile = Profile::default();
+    let event = profile.event("cpu", "nanoseconds", 1).unwrap();
+    let path = profile.string("/srv/server").unwrap();
+    let build_id = Some(build_id.parse().unwrap());
+    let module = profile.modules.intern(Module { build_id, path }).unwrap();
+    let offset = FileOffset(offset);
+    let frame = profile.frames.intern(Frame::Code { module, offset }).unwrap();
+    let stack = profile.stacks.push(StackId::EMPTY, frame).unwrap();
+    profile.add(event, 7, stack).unwrap();
+    let mut bytes = Vec::new();
+    format::otlp::write(&profile, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn names_of_code_and_times_reach_queries_in_sql() {
+    let Some(program) = program() else { return };
+    let scripts = tempfile::tempdir().unwrap();
+    let (engine, input) = (scripts.path().join("engine"), scripts.path().join("input"));
+    let script = format!(
+        "#!/bin/sh\ncat >{}\necho '{{\"coverage\":{{}}}}' >&2\n",
+        input.display()
+    );
+    fs::write(&engine, script).unwrap();
+    fs::set_permissions(&engine, fs::Permissions::from_mode(0o755)).unwrap();
+    let hub = Hub::start(&program, &format!("[query]\nprogram = \"{}\"", engine.display()));
+    let folder = tempfile::tempdir().unwrap();
+    let (source, file) = (folder.path().join("p.c"), folder.path().join("server"));
+    fs::write(&source, SOURCE).unwrap();
+    let options = ["-g", "-O1", "-Wl,--build-id", "-o"].map(OsStr::new);
+    let _ = output(
+        "cc",
+        &[&options[..], &[file.as_os_str(), source.as_os_str()]].concat(),
+    );
+    let pushed = push(&hub, &[&file]);
+    assert!(pushed.status.success(), "{pushed:?}");
+    let build_id = objects(&pushed)[0]["build_id"].as_str().unwrap().to_owned();
+    let symbols = output("nm", &[file.as_os_str()]);
+    let work = symbols.lines().find(|line| line.ends_with(" T work")).unwrap();
+    let work = u64::from_str_radix(work.split(' ').next().unwrap(), 16).unwrap();
+    let request = json!({ "batches": [{ "build_id": build_id, "offsets": [work] }] });
+    let _ = wait_for_frames(&hub, &request, |batch| batch["state"] == "ok");
+
+    let head = |kind: &str| [hub.authorization(), format!("Content-Type: {kind}")];
+    let profile = otlp(&build_id, work);
+    let kind = head("application/x-protobuf");
+    let stored = hub.request("POST", "/v1development/profiles", &kind, &profile);
+    assert_eq!(stored.status, 200, "{}", hub.log());
+    let ask = |sql: &str| {
+        let body = json!({ "sql": sql, "from": "5m" }).to_string();
+        let answer = hub.request(
+            "POST",
+            "/api/v1/profiles/sql",
+            &head("application/json"),
+            body.as_bytes(),
+        );
+        assert_eq!(answer.status, 200, "{}", hub.log());
+        let input: Value = serde_json::from_slice(&fs::read(&input).unwrap()).unwrap();
+        (answer.json(), input)
+    };
+    let (answer, input) = ask("SELECT sum(weight) FROM samples WHERE matches(stack, '^work$')");
+    let named = json!([{ "build_id": build_id, "offset": work, "functions": ["work"] }]);
+    assert_eq!(input["symbols"], named);
+    let length = input["times"]["end"].as_u64().unwrap() - input["times"]["start"].as_u64().unwrap();
+    assert_eq!(length, 300_000_000_000);
+    assert!(
+        answer["coverage"]["from"].as_str().unwrap().starts_with("20"),
+        "{answer}"
+    );
+    // A query that needs no names gets none.
+    let (_, input) = ask("SELECT sum(weight) FROM samples");
+    assert_eq!(input["symbols"], json!([]));
 }
 
 #[test]

@@ -19,7 +19,8 @@ const EXPECTED: &[&str] = &[
     "#0  post (account=0x0, amount=-10) at ledger.c:64",
     " in end_of_day () at ledger.c:120",
     " in close_account at ledger.c:44",
-    "Breakpoint 1, close_account (number=?) at ledger.c:44",
+    // The value is known in some builds only.
+    "Breakpoint 1, close_account (number=",
     " in settle () at ledger.c:75",
     "settle () at ledger.c:74",
     "22× →74\t    if (account->balance <= account->minimum)",
@@ -55,7 +56,8 @@ pub fn run(root: &Root) -> Result<(), Failure> {
     let recorded = root.run(&[
         "sh",
         "-c",
-        "cd /package-test && backtrail record -o ledger.bundle -- ./ledger 2>&1",
+        // The status is the program's: SIGSEGV killed it.
+        "cd /package-test && { backtrail record -o ledger.bundle -- ./ledger 2>&1; test $? -eq 139; }",
     ])?;
     let mut debug = vec!["backtrail", "debug", "/package-test/ledger.bundle", "--batch"];
     let readme =
