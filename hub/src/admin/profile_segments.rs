@@ -122,7 +122,7 @@ mod tests {
         let entry = serde_json::json!({
             "id": format!("{number:032x}"), "hour": 498_873, "level": 0, "first": 5, "last": 9,
             "samples": file, "stacks": file, "frames": file, "contexts": file,
-            "services": [], "hosts": [], "build_ids": "",
+            "services": [], "hosts": [], "build_ids": "", "notes": [],
         });
         serde_json::from_value(entry).unwrap()
     }

@@ -98,7 +98,7 @@ impl JobOutput {
                 "{} of {}{row_count} rows are kept; select fewer rows or columns",
                 kept.len(),
                 // One more than the limit was asked for.
-                if row_count > MAX_ROWS as usize {
+                if row_count == MAX_ROWS as usize + 1 {
                     "at least "
                 } else {
                     ""

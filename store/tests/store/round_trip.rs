@@ -209,7 +209,9 @@ fn notes_of_profiles_are_notes_of_the_result() {
         writer.flush().await.unwrap();
         let (merged, _) = fixture.store().merge(&all(), &[]).await.unwrap();
         assert_eq!(merged.notes, ["7 samples were lost"]);
-        assert_eq!(merged.start, Some(UnixNanos(samples[0].time())));
+        let time = all().filter.time;
+        assert_eq!(merged.start, Some(time.start));
+        assert_eq!(merged.duration, Some(time.end.0 - time.start.0));
     });
 }
 

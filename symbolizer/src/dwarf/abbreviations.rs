@@ -80,7 +80,6 @@ impl<'d> AbbreviationTable<'d> {
                     | constants::DW_TAG_pointer_type
                     | constants::DW_TAG_structure_type
                     | constants::DW_TAG_formal_parameter
-                    | constants::DW_TAG_variable
             )
         };
         *self.states_types.get_or_init(|| {

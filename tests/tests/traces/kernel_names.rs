@@ -119,10 +119,14 @@ fn vdso_functions_are_named_as_perf_names_them() {
     let top = json(&["report", data.to_str().unwrap(), "--json", "--limit", "1000"]);
     let imported = share_of_vdso(&top, FUNCTION);
     let mut script = Command::new("perf");
-    script.args(["script", "-F", "sym", "-i"]).arg(&data);
-    let names = String::from_utf8(script.output().unwrap().stdout).unwrap();
-    let named = names.lines().filter(|line| line.trim() == FUNCTION).count();
-    let by_perf = named as f64 / names.lines().filter(|line| !line.trim().is_empty()).count() as f64;
+    script.args(["script", "-F", "ip,sym", "-i"]).arg(&data);
+    let text = String::from_utf8(script.output().unwrap().stdout).unwrap();
+    let samples = text.lines().filter_map(|line| line.trim().split_once(' '));
+    let named = samples
+        .clone()
+        .filter(|(_, name)| name.trim() == FUNCTION)
+        .count();
+    let by_perf = named as f64 / samples.count() as f64;
     assert!((imported - by_perf).abs() < 0.02, "{imported} {by_perf}: {top}");
     assert!((imported - ours).abs() < 0.2, "{imported} {ours}");
 }

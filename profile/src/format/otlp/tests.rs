@@ -166,11 +166,8 @@ fn addresses_of_a_mapping_become_offsets_of_its_file() {
         let dictionary = request.dictionary.as_mut().unwrap();
         let mapping = dictionary.mapping_table.last_mut().unwrap();
         (mapping.memory_start, mapping.memory_limit, mapping.file_offset) = (start, limit, offset);
-        let locations = dictionary.location_table.iter_mut();
-        let location = locations
-            .filter(|location| location.mapping_index != 0)
-            .next_back()
-            .unwrap();
+        let mut locations = dictionary.location_table.iter_mut();
+        let location = locations.rfind(|location| location.mapping_index != 0).unwrap();
         location.address = address;
         let again = format::read(&request.encode_to_vec()).unwrap();
         let frames = again.frames.iter().map(|(_, frame)| *frame);
