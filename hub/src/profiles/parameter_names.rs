@@ -12,17 +12,22 @@ const MAX_SHOWN: usize = 64;
 /// Fails with a sentence that has the unknown name and the known ones.
 pub fn check(query: &str, more: &[&str]) -> Result<()> {
     let is_known = |name: &str| SelectionParameters::NAMES.contains(&name) || more.contains(&name);
-    let unknown = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| !is_known(name));
-    let Some((name, _)) = unknown else {
+    let found = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| !is_known(name));
+    let Some((name, _)) = found else {
         return Ok(());
     };
-    let name: String = name.chars().take(MAX_SHOWN).collect();
     let known: Vec<&str> = SelectionParameters::NAMES.iter().chain(more).copied().collect();
-    Err(Error::Invalid(format!(
+    Err(unknown(&name, &known))
+}
+
+/// Returns the error of an unknown parameter.
+pub(super) fn unknown(name: &str, known: &[&str]) -> Error {
+    let name: String = name.chars().take(MAX_SHOWN).collect();
+    Error::Invalid(format!(
         "the parameter \"{}\" is unknown; the parameters are {}",
         name.escape_debug(),
         known.join(", ")
-    )))
+    ))
 }
 
 #[cfg(test)]

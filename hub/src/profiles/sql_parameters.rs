@@ -1,5 +1,6 @@
 //! The parameters of the page for SQL and of its views.
 
+use super::parameter_names;
 use super::sql::SqlRequest;
 use super::sql_view::AnswerView;
 use crate::error::{Error, Result};
@@ -7,8 +8,8 @@ use serde::Deserialize;
 
 /// The longest query of an address in bytes.
 const MAX_QUERY: usize = 100_000;
-/// The longest unknown name that a sentence has, in characters.
-const MAX_SHOWN: usize = 64;
+/// The names of all parameters.
+const NAMES: [&str; 6] = ["sql", "from", "until", "sites", "combine", "as"];
 /// The most rows of a view.
 const ROWS: u64 = 10_000;
 /// The longest time of a view's query in seconds.
@@ -52,7 +53,7 @@ impl SqlParameters {
                 "sites" => &mut parameters.sites,
                 "combine" => &mut parameters.combine,
                 "as" => &mut parameters.view,
-                name => return Err(unknown(name)),
+                name => return Err(parameter_names::unknown(name, &NAMES)),
             };
             *field = value.into_owned();
         }
@@ -97,15 +98,6 @@ impl SqlParameters {
             combine: self.combine,
         }
     }
-}
-
-fn unknown(name: &str) -> Error {
-    let name: String = name.chars().take(MAX_SHOWN).collect();
-    let known = "sql, from, until, sites, combine and as";
-    Error::Invalid(format!(
-        "the parameter \"{}\" is unknown; the parameters are {known}",
-        name.escape_debug()
-    ))
 }
 
 #[cfg(test)]

@@ -30,9 +30,19 @@ fn too_large() -> Error {
     Error::Sql("a sum exceeds 64 bits; add up decimals: sum(CAST(weight AS DECIMAL(38, 0)))".into())
 }
 
-/// Returns whether the sum is one that is checked.
+/// Returns whether a sum of this type is one that is checked.
+fn is_checked_type(sum: &FieldRef, is_distinct: bool) -> bool {
+    sum.data_type() == &DataType::Int64 && !is_distinct
+}
+
 fn is_checked(arguments: &AccumulatorArgs) -> bool {
-    arguments.return_field.data_type() == &DataType::Int64 && !arguments.is_distinct
+    is_checked_type(&arguments.return_field, arguments.is_distinct)
+}
+
+/// Returns the numbers of columns.
+fn numbers(columns: &[ArrayRef]) -> impl Iterator<Item = i128> {
+    let columns = columns.iter().map(|column| column.as_primitive::<Int64Type>());
+    columns.flat_map(|column| column.iter().flatten().map(i128::from))
 }
 
 impl AggregateUDFImpl for CheckedSum {
@@ -53,8 +63,7 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        let is_checked = arguments.return_field.data_type() == &DataType::Int64 && !arguments.is_distinct;
-        match is_checked {
+        match is_checked_type(&arguments.return_field, arguments.is_distinct) {
             true => Ok(vec![Arc::new(Field::new(
                 format!("{}[sum]", arguments.name),
                 STATE,
@@ -112,22 +121,16 @@ impl WideSum {
 
 impl Accumulator for WideSum {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for value in values
-            .iter()
-            .flat_map(|array| array.as_primitive::<Int64Type>().iter().flatten())
-        {
-            self.sum += i128::from(value);
+        for number in numbers(values) {
+            self.sum += number;
             self.count += 1;
         }
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for value in values
-            .iter()
-            .flat_map(|array| array.as_primitive::<Int64Type>().iter().flatten())
-        {
-            self.sum -= i128::from(value);
+        for number in numbers(values) {
+            self.sum -= number;
             self.count = self.count.saturating_sub(1);
         }
         Ok(())
