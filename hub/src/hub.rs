@@ -32,7 +32,7 @@ const SECTIONS: usize = 2;
 /// Queries of profiles at once.
 const QUERIES: usize = 2;
 /// Pushes of profiles at once that are read.
-const READINGS: usize = 4;
+pub const READINGS: u32 = 4;
 
 /// A running hub.
 pub struct Hub {
@@ -141,7 +141,7 @@ impl Hub {
             sql_queries: Semaphore::new(QUERIES),
             intake,
             compactions: CompactionCounts::default(),
-            reading: Arc::new(Semaphore::new(READINGS)),
+            reading: Arc::new(Semaphore::new(READINGS as usize)),
         }))
     }
 

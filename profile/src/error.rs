@@ -16,6 +16,18 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The stacks of the input have more different callers than a reader accepts.
+    #[error("the stacks have more than {most} different callers; send shorter parts of the time")]
+    TooManyStacks {
+        /// The limit.
+        most: usize,
+    },
+    /// The input has more samples than a reader accepts.
+    #[error("the profile has more than {most} samples; send shorter parts of the time")]
+    TooManySamples {
+        /// The limit.
+        most: usize,
+    },
     /// A weight does not fit another unit.
     #[error(
         "a sample weighs {weight} {unit}, which is more {base} than 64 bits hold; correct its weight or its unit"

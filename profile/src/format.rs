@@ -1,5 +1,6 @@
 //! Formats: our recordings, and those of other tools.
 
+pub mod decoded_size;
 pub mod firefox;
 pub mod folded;
 pub mod html;
@@ -32,17 +33,19 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     if bytes.starts_with(&recording::HEADER) {
         return recording::read(bytes);
     }
-    if let Some(kind) = other_kind::of(bytes) {
+    let unpacked = &*pprof::unpacked(bytes)?;
+    let is_packed = !std::ptr::eq(unpacked, bytes);
+    if let Some(kind) = other_kind::of(unpacked) {
         return Err(unknown(format!(
             "this is {kind}, which is not read; give a recording, perf.data, JFR, pprof, OTLP or folded stacks"
         )));
     }
-    let bytes = &*pprof::unpacked(bytes)?;
     let is_text = |byte: &u8| !matches!(byte, 0..=8 | 14..=31);
-    match bytes.iter().take(4096).all(is_text) {
-        true => folded::read(bytes),
-        false if otlp::is_otlp(bytes) => otlp::read(bytes),
-        false if pprof::is_pprof(bytes) => pprof::read(bytes),
+    match unpacked.iter().take(4096).all(is_text) {
+        true => folded::read(unpacked),
+        false if otlp::is_otlp(unpacked) => otlp::read(unpacked),
+        // A packed profile without events has no types that show what it is.
+        false if is_packed || pprof::is_pprof(unpacked) => pprof::read(unpacked),
         false => Err(unknown(
             "these bytes are neither a pprof nor an OTLP profile; is the file damaged?".to_owned(),
         )),
@@ -84,6 +87,13 @@ mod tests {
             .iter()
             .map(|(_, function)| profile.text(function.name));
         assert_eq!(names.collect::<Vec<_>>(), ["main", "f"]);
+    }
+
+    #[test]
+    fn packed_profile_without_events_is_read() {
+        let mut written = Vec::new();
+        pprof::write(&Profile::default(), &mut written).unwrap();
+        assert!(read(&written).unwrap().samples.is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Stacks as paths of a tree, so that common callers are stored once.
 
-use crate::Result;
 use crate::table::{Id, Table, table_id};
+use crate::{Error, Result};
 use std::hash::Hash;
 
 table_id! {
@@ -40,12 +40,23 @@ struct StackNode<F> {
 #[derive(Clone, Debug)]
 pub struct Stacks<F> {
     nodes: Table<NodeId, StackNode<F>>,
+    /// The limit of the number of nodes.
+    most: usize,
 }
 
 impl<F> Default for Stacks<F> {
     fn default() -> Self {
+        Self::with_most(usize::MAX)
+    }
+}
+
+impl<F> Stacks<F> {
+    /// Returns no stacks, with a limit of their number. Each caller's stack counts once.
+    #[must_use]
+    pub fn with_most(most: usize) -> Self {
         Self {
             nodes: Table::default(),
+            most,
         }
     }
 }
@@ -55,9 +66,12 @@ impl<F: Copy + Eq + Hash> Stacks<F> {
     ///
     /// # Errors
     ///
-    /// [`Error::Full`](crate::Error::Full) beyond 2^32 − 2 stacks.
+    /// [`Error::TooManyStacks`] beyond the limit, and [`Error::Full`] beyond 2^32 − 2 stacks.
     pub fn push(&mut self, caller: StackId, frame: F) -> Result<StackId> {
         let node = self.nodes.intern(StackNode { caller, frame })?;
+        if node.index() >= self.most {
+            return Err(Error::TooManyStacks { most: self.most });
+        }
         Ok(StackId::from_index(node.index() as u32 + 1))
     }
 
@@ -102,5 +116,20 @@ impl<F: Copy + Eq + Hash> Stacks<F> {
                 node.frame,
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_stacks_than_the_limit_are_refused() {
+        let mut stacks = Stacks::with_most(2);
+        let main = stacks.push(StackId::EMPTY, "main").unwrap();
+        stacks.push(main, "f").unwrap();
+        stacks.push(main, "f").unwrap();
+        let error = stacks.push(main, "g").unwrap_err();
+        assert!(matches!(error, Error::TooManyStacks { most: 2 }), "{error}");
     }
 }

@@ -29,7 +29,7 @@ async function overTime(person) {
   const { page } = person;
   await person.open('profiles', `/profiles?${TIMES}&service=shop`, 'Profiles');
   await summaryOf(person, 'cpu: 30.00 s (100.0%)');
-  await person.see('profiles', 'Over time', 'Heat map', 'Distribution', 'Idle threads', 'cpu over time', 'Link to these times');
+  await person.see('profiles', 'Over time', 'Heat map', 'Distribution', 'Idle threads', 'cpu in each 500 ms; drag', 'Link to these times');
   await image(person, 'hub-profiles');
   await image(person, 'hub-profiles-dark', undefined, 'dark');
   await image(person, 'hub-profiles-phone', PHONE);

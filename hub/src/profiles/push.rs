@@ -4,6 +4,7 @@ pub mod parca;
 pub mod pyroscope;
 
 use crate::error::{Error, Result};
+use backtrail_profile::format::decoded_size::{MessageShape, decoded_size};
 use backtrail_profile::{Event, Profile};
 
 /// A profile of a request, before its format is read.
@@ -60,20 +61,47 @@ impl FoldedEvent {
 
 impl PushedProfile {
     /// Returns the profiles of a label set, in a format that has times.
+    ///
+    /// # Errors
+    /// Fails if the labels are too long, because each profile has a copy of them.
     fn of_series(
         labels: Vec<(String, String)>,
         profiles: impl Iterator<Item = Vec<u8>>,
-    ) -> impl Iterator<Item = Self> {
-        profiles.map(move |bytes| Self {
+    ) -> Result<impl Iterator<Item = Self>> {
+        let length: usize = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if labels.len() > MAX_LABELS || length > MAX_LABEL_BYTES {
+            return Err(Error::TooLarge(format!(
+                "a profile has at most {MAX_LABELS} labels with {} KiB of text",
+                MAX_LABEL_BYTES >> 10
+            )));
+        }
+        Ok(profiles.map(move |bytes| Self {
             labels: labels.clone(),
             bytes,
             ..Self::default()
-        })
+        }))
     }
 }
 
 /// The most profiles of a request.
 const MAX_PROFILES: usize = 4096;
+/// The most labels of a profile.
+const MAX_LABELS: usize = 128;
+/// The most bytes of the labels of a profile.
+const MAX_LABEL_BYTES: usize = 32 << 10;
+/// The most memory of a decoded request in bytes.
+const MAX_DECODED: usize = 256 << 20;
+
+/// Checks the memory that a message takes when it is decoded.
+fn check_memory(message: &[u8], shape: &MessageShape) -> Result<()> {
+    if decoded_size(message, shape) > MAX_DECODED {
+        return Err(Error::TooLarge(format!(
+            "the message takes more than {} MiB when it is decoded; send fewer profiles at once",
+            MAX_DECODED >> 20
+        )));
+    }
+    Ok(())
+}
 
 /// Checks the number of profiles of a request.
 fn check_count(profiles: &[PushedProfile]) -> Result<()> {

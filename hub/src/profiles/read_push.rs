@@ -21,7 +21,8 @@ pub struct ReadPush {
 
 impl ReadPush {
     /// Returns an estimate of the memory in KiB.
-    pub(super) fn kibibytes(&self) -> u32 {
+    #[must_use]
+    pub fn kibibytes(&self) -> u32 {
         let profile = &self.profile;
         let bytes = profile.samples.len() * size_of::<Sample>()
             + self.origins.of_sample.len() * 4

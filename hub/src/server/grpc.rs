@@ -5,10 +5,12 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
+use bytes::{Buf, Bytes};
 use prost::Message;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
-use tonic::codec::CompressionEncoding;
+use tonic::codec::{BufferSettings, Codec, CompressionEncoding, DecodeBuf, Decoder};
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
@@ -16,14 +18,14 @@ use tonic_prost::ProstCodec;
 /// The future of a call.
 pub type Call<T> = Pin<Box<dyn Future<Output = Result<tonic::Response<T>, Status>> + Send>>;
 
-/// Answers a unary call, whose message has at most `limit` bytes.
-pub async fn unary<Q, A, S>(service: S, request: Request, limit: usize) -> Response
+/// Answers a unary call, whose message has at most `limit` bytes. The service decodes it, because a
+/// decoded message may take many times its bytes.
+pub async fn unary<A, S>(service: S, request: Request, limit: usize) -> Response
 where
-    Q: Message + Default + Send + 'static,
     A: Message + Default + Send + 'static,
-    S: UnaryService<Q, Response = A>,
+    S: UnaryService<Bytes, Response = A>,
 {
-    let mut grpc = Grpc::new(ProstCodec::<A, Q>::default())
+    let mut grpc = Grpc::new(BytesCodec::<A>(PhantomData))
         .accept_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(limit);
     grpc.unary(service, request).await.map(Body::new)
@@ -42,4 +44,33 @@ pub fn status(error: &Error) -> Status {
         _ => Code::Internal,
     };
     Status::new(code, error.to_string())
+}
+
+/// Encodes answers, and leaves requests as they are.
+struct BytesCodec<A>(PhantomData<A>);
+
+impl<A: Message + Send + 'static> Codec for BytesCodec<A> {
+    type Encode = A;
+    type Decode = Bytes;
+    type Encoder = <ProstCodec<A, ()> as Codec>::Encoder;
+    type Decoder = BytesDecoder;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<A, ()>::raw_encoder(BufferSettings::default())
+    }
+
+    fn decoder(&mut self) -> BytesDecoder {
+        BytesDecoder
+    }
+}
+
+struct BytesDecoder;
+
+impl Decoder for BytesDecoder {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(message.copy_to_bytes(message.remaining())))
+    }
 }

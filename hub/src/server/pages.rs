@@ -33,10 +33,10 @@ pub mod sql;
 pub mod sql_distribution;
 pub mod sql_heat_map;
 pub mod sql_series;
-mod sql_time_axis;
 pub mod sql_view;
 mod stack;
 mod text;
+mod time_axis;
 pub mod trend;
 
 /// The `Content-Security-Policy` of all pages.

@@ -18,7 +18,7 @@ const MAX_LINE: usize = 1 << 24;
 ///
 /// [`Error::Malformed`] with the number of the first line that has no weight.
 pub fn read(input: impl BufRead) -> Result<Profile> {
-    let mut profile = Profile::default();
+    let mut profile = Profile::of_file();
     let event = profile.event("samples", "count", 1)?;
     let mut input = input;
     let mut line = Vec::new();
@@ -46,6 +46,7 @@ pub fn read(input: impl BufRead) -> Result<Profile> {
             .and_then(|(frames, weight)| Some((frames.trim_end(), weight.parse().ok()?)))
             .ok_or_else(|| malformed(number, "does not end with a space and a whole number"))?;
         add(&mut profile, event, frames, weight)?;
+        profile.check_sample_count()?;
     }
 }
 

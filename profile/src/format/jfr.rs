@@ -54,7 +54,10 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
             limit: MAX_BYTES as u64,
         });
     }
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        profile: Profile::of_file(),
+        ..Reader::default()
+    };
     let mut at = 0;
     while at < bytes.len() {
         match Chunk::read(bytes, at) {

@@ -5,11 +5,15 @@
 
 mod read;
 mod response;
+mod shape;
+mod tables;
 mod write;
 
 pub use read::{is_otlp, read};
 pub use response::{ExportResponse, read_response};
 pub use write::write;
+
+use crate::Error;
 
 /// Attributes of samples and mappings.
 const PID: &str = "process.pid";
@@ -22,6 +26,13 @@ const FILE_HASH: &str = "process.executable.build_id.htlhash";
 /// Labels that stand for a link.
 const TRACE_ID: &str = "trace_id";
 const SPAN_ID: &str = "span_id";
+
+fn malformed(problem: impl Into<String>) -> Error {
+    Error::Malformed {
+        format: "OTLP",
+        problem: problem.into(),
+    }
+}
 
 #[cfg(test)]
 mod tests;

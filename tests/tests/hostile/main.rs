@@ -14,6 +14,7 @@ mod memory;
 mod messages;
 mod mutate;
 mod profile_recordings;
+mod profile_sizes;
 mod profiles;
 mod samples;
 mod seeds;

@@ -2,8 +2,9 @@
 //!
 //! Source: `parca/profilestore/v1alpha1/profilestore.proto`.
 
-use super::{PushedProfile, check_count};
+use super::{PushedProfile, check_count, check_memory};
 use crate::error::{Error, Result};
+use backtrail_profile::format::decoded_size::{FieldShape, MessageShape};
 use prost::Message;
 
 /// Profiles with their labels.
@@ -56,21 +57,46 @@ pub struct RawSample {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct WriteRawResponse {}
 
+static REQUEST: MessageShape = MessageShape {
+    size: size_of::<WriteRawRequest>(),
+    fields: &[(2, FieldShape::Message(&SERIES))],
+};
+
+static SERIES: MessageShape = MessageShape {
+    size: size_of::<RawProfileSeries>(),
+    fields: &[
+        (1, FieldShape::Message(&LABELS)),
+        (2, FieldShape::Message(&SAMPLE)),
+    ],
+};
+
+static LABELS: MessageShape = MessageShape {
+    size: 0,
+    fields: &[(1, FieldShape::Message(&LABEL))],
+};
+
+static LABEL: MessageShape = MessageShape {
+    size: size_of::<Label>(),
+    fields: &[(1, FieldShape::Bytes), (2, FieldShape::Bytes)],
+};
+
+static SAMPLE: MessageShape = MessageShape {
+    size: size_of::<RawSample>(),
+    fields: &[(1, FieldShape::Bytes)],
+};
+
 /// Reads a request.
 ///
 /// # Errors
 /// Fails if the message is malformed, or has no profile or too many.
 pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
+    check_memory(message, &REQUEST)?;
     let request = WriteRawRequest::decode(message)
         .map_err(|error| Error::Invalid(format!("the message is no WriteRawRequest of Parca: {error}")))?;
     of_message(request)
 }
 
-/// Returns the profiles of a request.
-///
-/// # Errors
-/// Fails if the request has no profile or too many.
-pub fn of_message(request: WriteRawRequest) -> Result<Vec<PushedProfile>> {
+fn of_message(request: WriteRawRequest) -> Result<Vec<PushedProfile>> {
     let mut profiles = Vec::new();
     for series in request.series {
         let labels = series
@@ -81,7 +107,7 @@ pub fn of_message(request: WriteRawRequest) -> Result<Vec<PushedProfile>> {
             .map(|label| (label.name, label.value))
             .collect();
         let samples = series.samples.into_iter().map(|sample| sample.raw_profile);
-        profiles.extend(PushedProfile::of_series(labels, samples));
+        profiles.extend(PushedProfile::of_series(labels, samples)?);
     }
     check_count(&profiles)?;
     Ok(profiles)

@@ -2,15 +2,14 @@
 //!
 //! Source: `pkg/ingester/pyroscope/ingest_handler.go` and `api/push/v1/push.proto` of Pyroscope.
 
-use super::{FoldedEvent, PushedProfile, check_count};
+use super::{FoldedEvent, MAX_LABELS, PushedProfile, check_count, check_memory};
 use crate::error::{Error, Result};
+use backtrail_profile::format::decoded_size::{FieldShape, MessageShape};
 use prost::Message;
 use serde::Deserialize;
 
 /// The formats of `POST /ingest` that the hub reads, besides none: folded stacks.
 const FORMATS: [&str; 5] = ["", "folded", "lines", "pprof", "jfr"];
-/// The most labels of a name.
-const MAX_LABELS: usize = 128;
 
 /// The parameters of `POST /ingest`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -210,11 +209,35 @@ pub struct RawSample {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct PushResponse {}
 
+static REQUEST: MessageShape = MessageShape {
+    size: size_of::<PushRequest>(),
+    fields: &[(1, FieldShape::Message(&SERIES))],
+};
+
+static SERIES: MessageShape = MessageShape {
+    size: size_of::<RawProfileSeries>(),
+    fields: &[
+        (1, FieldShape::Message(&LABEL)),
+        (2, FieldShape::Message(&SAMPLE)),
+    ],
+};
+
+static LABEL: MessageShape = MessageShape {
+    size: size_of::<LabelPair>(),
+    fields: &[(1, FieldShape::Bytes), (2, FieldShape::Bytes)],
+};
+
+static SAMPLE: MessageShape = MessageShape {
+    size: size_of::<RawSample>(),
+    fields: &[(1, FieldShape::Bytes), (2, FieldShape::Bytes)],
+};
+
 /// Reads a request of `PusherService/Push`.
 ///
 /// # Errors
 /// Fails if the message is malformed, or has no profile or too many.
 pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
+    check_memory(message, &REQUEST)?;
     let request = PushRequest::decode(message)
         .map_err(|error| Error::Invalid(format!("the message is no PushRequest of Pyroscope: {error}")))?;
     let mut profiles = Vec::new();
@@ -225,7 +248,7 @@ pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
             .map(|label| (label.name, label.value))
             .collect();
         let samples = series.samples.into_iter().map(|sample| sample.raw_profile);
-        profiles.extend(PushedProfile::of_series(labels, samples));
+        profiles.extend(PushedProfile::of_series(labels, samples)?);
     }
     check_count(&profiles)?;
     Ok(profiles)

@@ -56,6 +56,12 @@ impl TimeGrid {
         (interval < self.count).then_some(interval)
     }
 
+    /// Returns the length of all intervals in microseconds.
+    #[must_use]
+    pub fn length(&self) -> i64 {
+        self.time(self.count).saturating_sub(self.start)
+    }
+
     /// Returns the start of an interval in microseconds since 1970.
     #[must_use]
     pub fn time(&self, interval: usize) -> i64 {

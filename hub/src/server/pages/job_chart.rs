@@ -1,6 +1,7 @@
 //! The watched number of a job over its runs: a small line for lists, and a chart.
 
-use super::text::{counted, number, shown_to, utc};
+use super::text::{counted, number, shown_to};
+use super::time_axis::times;
 use maud::{Markup, html};
 
 /// The width of the chart in its own units.
@@ -117,7 +118,6 @@ pub(super) fn chart(points: &[ValuePoint], label: &str, bound: Option<f64>) -> M
         return html! { p class="none" { "No run has a number yet." } };
     };
     let length = scale.last.saturating_sub(scale.first);
-    let time = |part: i64| scale.first.saturating_add(length / 4 * part);
     html! {
         figure class="trend values" {
             div class="plot" {
@@ -132,9 +132,7 @@ pub(super) fn chart(points: &[ValuePoint], label: &str, bound: Option<f64>) -> M
                     }
                     path class="values" d=(scale.path(points)) {}
                 }
-                div class="times" aria-hidden="true" {
-                    @for part in 0..=4 { span { (utc(time(part)).get(5..16).unwrap_or_default()) } }
-                }
+                (times(scale.first, length))
             }
             figcaption { (shown_to(label, 100)) " over " (counted(points.len() as u64, "run")) @if bound.is_some() { "; the dashed line is the threshold" } }
         }

@@ -1,7 +1,8 @@
 //! A heat map: columns of time, each divided into rows. A click on a cell selects its time.
 
 use super::heat_colors::HeatColors;
-use super::text::{amount, quarters, shown_to, utc};
+use super::text::{amount, shown_to};
+use super::time_axis::times;
 use maud::{Markup, html};
 
 /// The most cells.
@@ -56,11 +57,7 @@ pub fn chart(map: &HeatMapChart) -> Markup {
                     (colors.draw(cells))
                     path class="brush" id="heat-brush" d="" {}
                 }
-                div class="times" aria-hidden="true" {
-                    @for time in quarters(map.start, at_time(columns.len()).saturating_sub(map.start)) {
-                        span { (utc(time).get(5..19).unwrap_or_default()) }
-                    }
-                }
+                (times(map.start, at_time(columns.len()).saturating_sub(map.start)))
             }
             figcaption {
                 (event) " by time: a column is " (duration(length)) ", and a row in it is " (duration(map.step))

@@ -1,7 +1,8 @@
 //! The weights of a selection over time, as bars. A drag over them selects a shorter time.
 
 use super::profile_heat_map::duration;
-use super::text::{amount, quarters, shown_to, utc};
+use super::text::{amount, shown_to, utc};
+use super::time_axis::times;
 use maud::{Markup, html};
 
 /// The width of the chart in its own units.
@@ -57,11 +58,7 @@ pub fn chart(series: &SeriesChart) -> Markup {
                     }
                     rect class="brush" x="0" y="0" width="0" height=(HEIGHT) {}
                 }
-                div class="times" aria-hidden="true" {
-                    @for time in quarters(*start, at_time(weights.len()).saturating_sub(*start)) {
-                        span { (utc(time).get(5..16).unwrap_or_default()) }
-                    }
-                }
+                (times(*start, at_time(weights.len()).saturating_sub(*start)))
             }
             figcaption {
                 (shown_to(event, 60)) " in each " (duration(*step)) "; drag to select a shorter time"

@@ -2,8 +2,8 @@
 
 use super::heat_colors::HeatColors;
 use super::profile_heat_map::notes;
-use super::sql_time_axis::{brushed, times};
 use super::text::{decimal, number, shown_to, utc};
+use super::time_axis::{brushed, times};
 use crate::profiles::sql_view::heat::{AnswerHeatMap, HeatRows};
 use maud::{Markup, html};
 
@@ -52,7 +52,7 @@ pub fn chart(map: &AnswerHeatMap) -> Markup {
                 },
             }
             (drawing)
-            (times(&map.grid))
+            (times(map.grid.start, map.grid.length()))
         }
         figcaption {
             @match &map.rows {

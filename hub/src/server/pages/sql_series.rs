@@ -1,8 +1,8 @@
 //! Series over time of an answer to SQL, as lines. A drag over them selects a shorter time.
 
 use super::profile_heat_map::notes;
-use super::sql_time_axis::{brushed, times};
 use super::text::{decimal, shown_to, utc};
+use super::time_axis::{brushed, times};
 use crate::profiles::sql_view::series::{SeriesLine, TimeSeries};
 use maud::{Markup, html};
 use std::fmt::Write as _;
@@ -105,7 +105,7 @@ pub fn chart(series: &TimeSeries) -> Markup {
                 @for bound in [axis.high, axis.middle(), axis.low] { span { (decimal(bound)) } }
             }
             (drawing)
-            (times(grid))
+            (times(grid.start, grid.length()))
         }
         figcaption class="legend" {
             @for (number, line) in lines.iter().enumerate() {

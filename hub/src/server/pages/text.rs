@@ -174,13 +174,12 @@ pub(super) fn utc(time: i64) -> String {
     format!("{} UTC", iso.trim_end_matches('Z').replace('T', " "))
 }
 
-/// Returns the times below an axis, at its start, its end, and the quarters between them. The start
-/// and the length are in microseconds.
-pub(super) fn quarters(start: i64, length: i64) -> [i64; 5] {
-    [0, 1, 2, 3, 4].map(|quarter: i64| {
-        let offset = i128::from(length) * i128::from(quarter) / 4;
-        start.saturating_add(i64::try_from(offset).unwrap_or(i64::MAX))
-    })
+/// Returns a time as `2026-11-27 14:15:03.250`, in milliseconds.
+pub(super) fn seconds_and_parts(time: i64) -> String {
+    let milliseconds = time.div_euclid(1000).rem_euclid(1000);
+    let iso = iso(time);
+    let seconds = iso.trim_end_matches('Z').replace('T', " ");
+    format!("{seconds}.{milliseconds:03}")
 }
 
 /// Returns a time as `2026-11-27T14:15:03Z`.

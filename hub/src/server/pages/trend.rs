@@ -1,6 +1,7 @@
 //! Trends as SVG: counts in equal parts of time, as bars.
 
-use super::text::{number, quarters, shown_to, utc};
+use super::text::{number, shown_to, utc};
+use super::time_axis::times;
 use maud::{Markup, html};
 
 /// The number of colors of builds. Further builds share the last one.
@@ -85,11 +86,7 @@ pub(super) fn chart(trend: &Trend) -> Markup {
                         }
                     }
                 }
-                div class="times" aria-hidden="true" {
-                    @for time in quarters(trend.start, at_time(parts).saturating_sub(trend.start)) {
-                        span { (utc(time).get(5..16).unwrap_or_default()) }
-                    }
-                }
+                (times(trend.start, at_time(parts).saturating_sub(trend.start)))
             }
             figcaption class="legend" {
                 @for (number, (build, _)) in trend.builds.iter().enumerate().take(COLORS) {

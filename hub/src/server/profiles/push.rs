@@ -1,7 +1,7 @@
 //! Pushes of profiles: our agent's, those of OpenTelemetry and those of Pyroscope's clients.
 
 use crate::error::{Error, Result};
-use crate::hub::Hub;
+use crate::hub::{Hub, READINGS};
 use crate::objects::blocking;
 use crate::profiles::push::{PushedProfile, pyroscope};
 use crate::profiles::read_push::ReadPush;
@@ -22,6 +22,11 @@ use std::sync::Arc;
 pub const REQUEST_LIMIT: usize = 32 << 20;
 /// The largest body after decompression.
 const UNPACKED_LIMIT: u64 = 128 << 20;
+
+/// The bytes of a request from which on it is read alone.
+const LARGE: usize = 4 << 20;
+/// The most memory of the profiles of a request in bytes.
+const MOST_READ: u64 = 512 << 20;
 
 /// The origin of all samples of a request.
 #[derive(Debug, Default, Deserialize)]
@@ -80,23 +85,30 @@ pub async fn take(
 pub async fn take_otlp(State(hub): State<Arc<Hub>>, headers: HeaderMap, body: Body) -> Result<Response> {
     expect_type(&headers, &["application/x-protobuf", "application/protobuf"])?;
     let bytes = unpacked(&headers, body).await?;
-    let origin = Origin::default();
-    let otlp = |bytes: &[u8]| backtrail_profile::format::otlp::is_otlp(bytes) || bytes.is_empty();
-    if !otlp(&bytes) {
+    store_otlp(&hub, bytes).await?;
+    // The empty message: all profiles were accepted.
+    Ok(message("application/x-protobuf"))
+}
+
+/// Stores profiles of an OTLP message, which may have none.
+///
+/// # Errors
+/// Fails as [`take_otlp`].
+pub(super) async fn store_otlp(hub: &Arc<Hub>, bytes: Vec<u8>) -> Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    if !backtrail_profile::format::otlp::is_otlp(&bytes) {
         return Err(Error::Invalid(
             "the message is no request of OTLP profiles, version v1development".to_owned(),
         ));
     }
-    if !bytes.is_empty() {
-        let pushed = PushedProfile {
-            bytes,
-            may_be_empty: true,
-            ..PushedProfile::default()
-        };
-        store(&hub, vec![pushed], origin).await?;
-    }
-    // The empty message: all profiles were accepted.
-    Ok(message("application/x-protobuf"))
+    let pushed = PushedProfile {
+        bytes,
+        may_be_empty: true,
+        ..PushedProfile::default()
+    };
+    store(hub, vec![pushed], Origin::default()).await.map(drop)
 }
 
 /// Stores a profile of `POST /ingest`. The body is the profile, or a form with the part `profile`.
@@ -165,16 +177,11 @@ pub(super) struct Stored {
 /// Reads and stores profiles. The work of reading is bounded, so that memory is.
 pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Origin) -> Result<Stored> {
     let arrival = Arrival::now(hub.config.profiles.days);
-    let permit = hub
-        .reading
-        .clone()
-        .acquire_owned()
-        .await
-        .map_err(|_| Error::Ending)?;
-    let pushes = blocking(move || {
-        let pushes = pushed.iter().map(|one| read::read(one, &origin, arrival));
-        pushes.collect::<Result<Vec<ReadPush>>>()
-    });
+    let bytes: usize = pushed.iter().map(|one| one.bytes.len()).sum();
+    let readings = if bytes > LARGE { READINGS } else { 1 };
+    let permit = hub.reading.clone().acquire_many_owned(readings).await;
+    let permit = permit.map_err(|_| Error::Ending)?;
+    let pushes = blocking(move || read_all(&pushed, &origin, arrival));
     let pushes = pushes.await?;
     let has_moved = pushes.iter().any(|push| push.is_moved);
     // The next push is read while this one waits for its commit, which several pushes share.
@@ -184,6 +191,23 @@ pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Or
     futures_util::future::try_join_all(stored).await?;
     drop(memory);
     Ok(Stored { has_moved })
+}
+
+fn read_all(pushed: &[PushedProfile], origin: &Origin, arrival: Arrival) -> Result<Vec<ReadPush>> {
+    let mut pushes = Vec::new();
+    let mut kibibytes = 0;
+    for one in pushed {
+        let push = read::read(one, origin, arrival)?;
+        kibibytes += u64::from(push.kibibytes());
+        if kibibytes > MOST_READ >> 10 {
+            return Err(Error::TooLarge(format!(
+                "the profiles of the request take more than {} MiB of memory; send fewer at once, or shorter ones",
+                MOST_READ >> 20
+            )));
+        }
+        pushes.push(push);
+    }
+    Ok(pushes)
 }
 
 /// Returns the part `profile` of a form.

@@ -182,7 +182,7 @@ impl<'c, 'a> ChunkReader<'c, 'a> {
             cpu: None,
             labels,
         });
-        Ok(())
+        profile.check_sample_count()
     }
 
     fn state(&mut self, key: ConstantKey, profile: &mut Profile) -> Result<Option<State>> {

@@ -2,6 +2,7 @@
 
 use super::schema::{self, tag};
 use super::{PID, PROCESS, THREAD, TID};
+use crate::format::decoded_size::{MessageShape, decoded_size};
 use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId, StringId};
 use crate::profile::Profile;
 use crate::sample::{EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
@@ -9,18 +10,23 @@ use crate::stacks::StackId;
 use crate::{Error, Result};
 use backtrail_pt::{FileOffset, Pid, Tid};
 use flate2::read::MultiGzDecoder;
+use indexmap::IndexSet;
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint, skip_field};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 
-/// The largest accepted profile in bytes, unpacked.
-const MAX_BYTES: u64 = 1 << 30;
+/// The largest accepted profile in bytes, unpacked, and the most memory of its decoded tables.
+const MAX_BYTES: u64 = 1 << 27;
+/// The most different comments. Further ones are left out.
+const MAX_COMMENTS: usize = 100;
 /// The first bytes of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The most functions that are inlined into one location.
 const MAX_INLINED: usize = 200;
+/// The most frames of all samples.
+const MAX_FRAMES: usize = 1 << 26;
 
 /// Reads a profile, which gzip may have packed.
 ///
@@ -30,10 +36,13 @@ const MAX_INLINED: usize = 200;
 /// # Errors
 ///
 /// [`Error::Malformed`] if a message refers to something that is not there, or is no message.
-/// [`Error::TooLarge`] beyond 1 GiB.
+/// [`Error::TooLarge`] beyond 128 MiB, of the message or of its decoded tables.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     let bytes = unpacked(bytes)?;
-    let mut reader = PprofReader::default();
+    let mut reader = PprofReader {
+        profile: Profile::of_file(),
+        ..PprofReader::default()
+    };
     // The tables first: samples may come before the strings that they refer to.
     each_field(&bytes, |tag, field| reader.table_field(tag, field))?;
     if reader.strings.is_empty() {
@@ -41,6 +50,9 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     }
     reader.finish_tables()?;
     each_field(&bytes, |tag, field| match (tag, field) {
+        (tag::SAMPLE, Field::Bytes(bytes)) if decoded_size(bytes, &schema::SAMPLE) as u64 > MAX_BYTES => {
+            Err(Error::TooLarge { limit: MAX_BYTES })
+        }
         (tag::SAMPLE, Field::Bytes(bytes)) => reader.sample(message(bytes, "a sample")?),
         _ => Ok(()),
     })?;
@@ -143,19 +155,29 @@ struct PprofReader {
     locations: Vec<schema::LocationMessage>,
     /// The frames of each location, the innermost first.
     frames: HashMap<u64, Vec<FrameId>>,
+    /// The memory of the decoded tables in bytes.
+    memory: u64,
+    /// The number of frames of all samples.
+    read_frames: usize,
 }
 
 impl PprofReader {
     fn table_field(&mut self, tag: u32, field: Field<'_>) -> Result<()> {
         match (tag, field) {
             (tag::SAMPLE_TYPE, Field::Bytes(bytes)) => {
+                self.count_memory(bytes, &schema::VALUE_TYPE)?;
                 self.sample_types.push(message(bytes, "a sample type")?);
             }
-            (tag::MAPPING, Field::Bytes(bytes)) => self.mappings.push(message(bytes, "a mapping")?),
+            (tag::MAPPING, Field::Bytes(bytes)) => {
+                self.count_memory(bytes, &schema::MAPPING)?;
+                self.mappings.push(message(bytes, "a mapping")?);
+            }
             (tag::LOCATION, Field::Bytes(bytes)) => {
+                self.count_memory(bytes, &schema::LOCATION)?;
                 self.locations.push(message(bytes, "a location")?);
             }
             (tag::FUNCTION, Field::Bytes(bytes)) => {
+                self.count_memory(bytes, &schema::FUNCTION)?;
                 self.functions.push(message(bytes, "a function")?);
             }
             (tag::STRING, Field::Bytes(bytes)) => {
@@ -174,6 +196,8 @@ impl PprofReader {
             (tag::PERIOD, Field::Number(period)) => self.period = period,
             (tag::COMMENT, Field::Number(comment)) => self.comments.push(comment as i64),
             (tag::COMMENT, Field::Bytes(mut packed)) => {
+                self.memory += 8 * packed.len() as u64;
+                self.check_memory()?;
                 while !packed.is_empty() {
                     let comment = decode_varint(&mut packed)
                         .map_err(|error| malformed(format!("a comment is damaged: {error}")))?;
@@ -183,6 +207,19 @@ impl PprofReader {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Counts the memory of an entry of a table.
+    fn count_memory(&mut self, bytes: &[u8], shape: &MessageShape) -> Result<()> {
+        self.memory += decoded_size(bytes, shape) as u64;
+        self.check_memory()
+    }
+
+    fn check_memory(&self) -> Result<()> {
+        match self.memory > MAX_BYTES {
+            true => Err(Error::TooLarge { limit: MAX_BYTES }),
+            false => Ok(()),
+        }
     }
 
     /// Returns a string. Number 0 is the empty one, even if the table lacks it.
@@ -208,9 +245,17 @@ impl PprofReader {
             let event = crate::sample::Event { name, unit, period };
             self.events.push(self.profile.intern_event(event)?);
         }
+        let mut comments = IndexSet::new();
         for comment in std::mem::take(&mut self.comments) {
-            let comment = self.string(comment)?;
-            self.profile.notes.push(self.profile.text(comment).to_owned());
+            comments.insert(self.string(comment)?);
+        }
+        for comment in comments.iter().take(MAX_COMMENTS) {
+            self.profile.notes.push(self.profile.text(*comment).to_owned());
+        }
+        if let Some(more) = comments.len().checked_sub(MAX_COMMENTS).filter(|more| *more > 0) {
+            self.profile
+                .notes
+                .push(format!("{more} further comments are left out"));
         }
         let mut modules = HashMap::new();
         for mapping in std::mem::take(&mut self.mappings) {
@@ -318,6 +363,12 @@ impl PprofReader {
                 .frames
                 .get(id)
                 .ok_or_else(|| malformed(format!("there is no location {id}")))?;
+            self.read_frames += frames.len();
+            if self.read_frames > MAX_FRAMES {
+                return Err(malformed(format!(
+                    "the samples have more than {MAX_FRAMES} frames"
+                )));
+            }
             for frame in frames.iter().rev() {
                 stack = self.profile.stacks.push(stack, *frame)?;
             }
@@ -338,7 +389,7 @@ impl PprofReader {
                 labels,
             });
         }
-        Ok(())
+        self.profile.check_sample_count()
     }
 
     fn labels(&mut self, labels: &[schema::LabelMessage]) -> Result<(Option<ThreadId>, LabelSetId)> {

@@ -1,5 +1,6 @@
 //! The messages of pprof's profiles. Fields without a unit refer to the string table.
 
+use crate::format::decoded_size::{FieldShape, MessageShape};
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
@@ -134,3 +135,42 @@ pub struct FunctionMessage {
     #[prost(int64, tag = "5")]
     pub start_line: i64,
 }
+
+pub static VALUE_TYPE: MessageShape = MessageShape {
+    size: size_of::<ValueTypeMessage>(),
+    fields: &[],
+};
+
+pub static SAMPLE: MessageShape = MessageShape {
+    size: size_of::<SampleMessage>(),
+    fields: &[
+        (1, FieldShape::Numbers(8)),
+        (2, FieldShape::Numbers(8)),
+        (3, FieldShape::Message(&LABEL)),
+    ],
+};
+
+static LABEL: MessageShape = MessageShape {
+    size: size_of::<LabelMessage>(),
+    fields: &[],
+};
+
+pub static MAPPING: MessageShape = MessageShape {
+    size: size_of::<MappingMessage>(),
+    fields: &[],
+};
+
+pub static LOCATION: MessageShape = MessageShape {
+    size: size_of::<LocationMessage>(),
+    fields: &[(4, FieldShape::Message(&LINE))],
+};
+
+static LINE: MessageShape = MessageShape {
+    size: size_of::<LineMessage>(),
+    fields: &[],
+};
+
+pub static FUNCTION: MessageShape = MessageShape {
+    size: size_of::<FunctionMessage>(),
+    fields: &[],
+};
