@@ -15,7 +15,7 @@ pub mod recording;
 pub mod speedscope;
 
 use crate::profile::Profile;
-use crate::{Error, Result};
+use crate::{Error, ReadLimits, Result};
 
 /// Reads a profile of a format that its bytes decide: a recording, `perf.data`, JFR, pprof with
 /// gzip or without, OTLP, or folded stacks.
@@ -24,16 +24,26 @@ use crate::{Error, Result};
 ///
 /// Those of the format, and [`Error::Malformed`] if the format is not known.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
+    read_within(bytes, &ReadLimits::FILE)
+}
+
+/// Reads a profile within limits. Recordings and `perf.data` have a byte or more for each part of
+/// their profile, so that the size of the input is their limit.
+///
+/// # Errors
+///
+/// As [`read`], and those of the limits.
+pub fn read_within(bytes: &[u8], limits: &ReadLimits) -> Result<Profile> {
     if perf_data::is_perf_data(bytes) {
         return perf_data::read(bytes);
     }
     if jfr::is_jfr(bytes) {
-        return jfr::read(bytes);
+        return jfr::read_within(bytes, limits);
     }
     if bytes.starts_with(&recording::HEADER) {
         return recording::read(bytes);
     }
-    let unpacked = &*pprof::unpacked(bytes)?;
+    let unpacked = &*pprof::unpacked(bytes, limits)?;
     let is_packed = !std::ptr::eq(unpacked, bytes);
     if let Some(kind) = other_kind::of(unpacked) {
         return Err(unknown(format!(
@@ -42,10 +52,10 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     }
     let is_text = |byte: &u8| !matches!(byte, 0..=8 | 14..=31);
     match unpacked.iter().take(4096).all(is_text) {
-        true => folded::read(unpacked),
-        false if otlp::is_otlp(unpacked) => otlp::read(unpacked),
+        true => folded::read_within(unpacked, limits),
+        false if otlp::is_otlp(unpacked) => otlp::read_within(unpacked, limits),
         // A packed profile without events has no types that show what it is.
-        false if is_packed || pprof::is_pprof(unpacked) => pprof::read(unpacked),
+        false if is_packed || pprof::is_pprof(unpacked) => pprof::read_within(unpacked, limits),
         false => Err(unknown(
             "these bytes are neither a pprof nor an OTLP profile; is the file damaged?".to_owned(),
         )),

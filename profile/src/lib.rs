@@ -36,6 +36,7 @@ mod function_profile;
 mod lines;
 mod merge;
 mod profile;
+mod read_limits;
 mod rules;
 mod sample;
 mod stacks;
@@ -57,6 +58,7 @@ pub use function_profile::{FunctionProfile, Site, SiteSample, Symbol, SymbolId};
 pub use lines::{LineWeight, line_weights};
 pub use merge::merge;
 pub use profile::Profile;
+pub use read_limits::ReadLimits;
 pub use rules::{Collapse, MatchedFrames, Rules};
 pub use sample::{
     Event, EventId, Label, LabelSet, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos,

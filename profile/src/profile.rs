@@ -1,11 +1,11 @@
 //! A profile: samples, and the tables that they refer to.
 
+use crate::Result;
 use crate::branch_stack::BranchStack;
 use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId, StringId};
 use crate::sample::{Event, EventId, Label, LabelSet, LabelSetId, Sample, Thread, ThreadId, UnixNanos};
 use crate::stacks::{StackId, Stacks};
 use crate::table::Table;
-use crate::{Error, Result};
 use std::collections::HashMap;
 
 /// Samples with their stacks. Texts, modules, frames, stacks and labels are stored once.
@@ -58,23 +58,7 @@ pub struct Profile {
     pub notes: Vec<String>,
 }
 
-/// The most stacks that a reader accepts, where each caller's stack counts once. They take a
-/// quarter of a gigabyte.
-const MOST_STACKS: usize = 1 << 23;
-/// The most samples that readers of small messages accept. They take a quarter of a gigabyte.
-const MOST_SAMPLES: usize = 1 << 22;
-
 impl Profile {
-    /// Returns a profile without samples for a reader of files, which refuses more than 2^23
-    /// stacks.
-    #[must_use]
-    pub fn of_file() -> Self {
-        Self {
-            stacks: Stacks::with_most(MOST_STACKS),
-            ..Self::default()
-        }
-    }
-
     /// Returns the id of a text.
     ///
     /// # Errors
@@ -161,14 +145,6 @@ impl Profile {
             labels,
         });
         Ok(())
-    }
-
-    /// Checks the number of samples, which a message of few bytes may have many of.
-    pub(crate) fn check_sample_count(&self) -> Result<()> {
-        match self.samples.len() > MOST_SAMPLES {
-            true => Err(Error::TooManySamples { most: MOST_SAMPLES }),
-            false => Ok(()),
-        }
     }
 
     /// Returns the labels of a set.

@@ -6,12 +6,9 @@ use super::read_push::ReadPush;
 use super::sample_times::{self, Arrival};
 use crate::error::{Error, Result};
 use backtrail_profile::format::{self, jfr, perf_data, recording};
-use backtrail_profile::{Profile, UnixNanos};
+use backtrail_profile::{Profile, ReadLimits, UnixNanos};
 use backtrail_store::{Origin, PushHash};
 use sha2::{Digest, Sha256};
-
-/// The most samples of a profile.
-const MAX_SAMPLES: usize = 4_000_000;
 
 /// The label of samples whose times count from boot. Their profile ends at its arrival.
 const MOVED: (&str, &str) = ("times", "arrival");
@@ -25,13 +22,14 @@ const MOVED: (&str, &str) = ("times", "arrival");
 pub fn read(pushed: &PushedProfile, stated: &Origin, arrival: Arrival) -> Result<ReadPush> {
     let mut profile = match pushed.may_be_empty && pushed.bytes.is_empty() {
         true => Profile::default(),
-        false => format::read(&pushed.bytes)?,
+        false => format::read_within(&pushed.bytes, &ReadLimits::PUSH)?,
     };
     check_content(pushed, &profile)?;
-    if profile.samples.len() > MAX_SAMPLES {
+    if profile.samples.len() > ReadLimits::PUSH.samples {
         return Err(Error::TooLarge(format!(
-            "the profile has {} samples, more than {MAX_SAMPLES}; send shorter profiles",
-            profile.samples.len()
+            "the profile has {} samples, more than {}; send shorter profiles",
+            profile.samples.len(),
+            ReadLimits::PUSH.samples
         )));
     }
     if let Some(event) = &pushed.folded {

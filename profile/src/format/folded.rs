@@ -5,7 +5,7 @@ use crate::function_profile::FunctionProfile;
 use crate::profile::Profile;
 use crate::sample::EventId;
 use crate::stacks::StackId;
-use crate::{Error, Result};
+use crate::{Error, ReadLimits, Result};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
 
@@ -18,7 +18,16 @@ const MAX_LINE: usize = 1 << 24;
 ///
 /// [`Error::Malformed`] with the number of the first line that has no weight.
 pub fn read(input: impl BufRead) -> Result<Profile> {
-    let mut profile = Profile::of_file();
+    read_within(input, &ReadLimits::FILE)
+}
+
+/// Reads folded stacks within limits.
+///
+/// # Errors
+///
+/// As [`read`], and those of the limits.
+pub fn read_within(input: impl BufRead, limits: &ReadLimits) -> Result<Profile> {
+    let mut profile = limits.profile();
     let event = profile.event("samples", "count", 1)?;
     let mut input = input;
     let mut line = Vec::new();
@@ -46,7 +55,7 @@ pub fn read(input: impl BufRead) -> Result<Profile> {
             .and_then(|(frames, weight)| Some((frames.trim_end(), weight.parse().ok()?)))
             .ok_or_else(|| malformed(number, "does not end with a space and a whole number"))?;
         add(&mut profile, event, frames, weight)?;
-        profile.check_sample_count()?;
+        limits.check_samples(&profile)?;
     }
 }
 

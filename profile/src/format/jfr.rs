@@ -19,7 +19,7 @@ mod values;
 use crate::profile::Profile;
 use crate::sample::UnixNanos;
 use crate::table::Table;
-use crate::{Error, Result};
+use crate::{Error, ReadLimits, Result};
 use chunk::Chunk;
 use chunk_reader::{ChunkReader, Damage};
 use info::RecordingInfo;
@@ -49,13 +49,22 @@ pub fn is_jfr(bytes: &[u8]) -> bool {
 ///
 /// [`Error::Malformed`] if no chunk can be read. [`Error::TooLarge`] beyond 4 GiB.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
+    read_within(bytes, &ReadLimits::FILE)
+}
+
+/// Reads the samples of all chunks within limits.
+///
+/// # Errors
+///
+/// As [`read`], and those of the limits.
+pub fn read_within(bytes: &[u8], limits: &ReadLimits) -> Result<Profile> {
     if bytes.len() > MAX_BYTES {
         return Err(Error::TooLarge {
             limit: MAX_BYTES as u64,
         });
     }
     let mut reader = Reader {
-        profile: Profile::of_file(),
+        profile: limits.profile(),
         ..Reader::default()
     };
     let mut at = 0;
@@ -63,7 +72,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
         match Chunk::read(bytes, at) {
             Ok(chunk) => {
                 at = chunk.end();
-                reader.add(&chunk)?;
+                reader.add(&chunk, limits)?;
             }
             Err(error) if reader.chunks == 0 => return Err(error),
             Err(_) => {
@@ -101,7 +110,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn add(&mut self, chunk: &Chunk<'_>) -> Result<()> {
+    fn add(&mut self, chunk: &Chunk<'_>, limits: &ReadLimits) -> Result<()> {
         self.chunks += 1;
         let (number, at) = (self.chunks, chunk.at);
         let Some(mut reader) = ChunkReader::new(chunk, &mut self.damage) else {
@@ -128,7 +137,7 @@ impl Reader {
             self.end = self.end.max(start.0.saturating_add(chunk.duration));
         }
         reader.read_info(&mut self.info, &mut self.damage);
-        reader.add_samples(&self.info, &mut self.profile, &mut self.damage)?;
+        reader.add_samples(&self.info, &mut self.profile, &mut self.damage, limits)?;
         if reader.is_exhausted() {
             self.note(format!(
                 "chunk {number} has more nested types or longer names than its size permits, and parts of \

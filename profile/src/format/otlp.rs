@@ -9,7 +9,7 @@ mod shape;
 mod tables;
 mod write;
 
-pub use read::{is_otlp, read};
+pub use read::{is_otlp, read, read_within};
 pub use response::{ExportResponse, read_response};
 pub use write::write;
 

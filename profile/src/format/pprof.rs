@@ -7,7 +7,7 @@ mod schema;
 mod write;
 
 pub(super) use read::unpacked;
-pub use read::{is_pprof, read};
+pub use read::{is_pprof, read, read_within};
 pub use write::write;
 
 /// Label keys that stand for the thread of a sample.

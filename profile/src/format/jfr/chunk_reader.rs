@@ -8,10 +8,10 @@ use super::names::class_name;
 use super::sample_kinds::{ConstantKey, Measure, SampleFields, SampleKind};
 use super::stacks::ChunkStacks;
 use super::values::Values;
-use crate::Result;
 use crate::frame::StringId;
 use crate::profile::Profile;
 use crate::sample::{Label, LabelValue, Sample, Thread, ThreadId, UnixNanos};
+use crate::{ReadLimits, Result};
 use backtrail_pt::{Pid, Tid};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -122,6 +122,7 @@ impl<'c, 'a> ChunkReader<'c, 'a> {
         info: &RecordingInfo,
         profile: &mut Profile,
         damage: &mut Damage,
+        limits: &ReadLimits,
     ) -> Result<()> {
         let chunk = self.chunk;
         for (id, cursor) in events(chunk) {
@@ -131,7 +132,10 @@ impl<'c, 'a> ChunkReader<'c, 'a> {
             let event = self.values.types().get(index);
             let fields = event.and_then(|event| self.fields(event, &chunk.clock, cursor));
             match fields {
-                Some(fields) => self.add_sample(kind, &fields, info, profile)?,
+                Some(fields) => {
+                    self.add_sample(kind, &fields, info, profile)?;
+                    limits.check_samples(profile)?;
+                }
                 None => damage.events += 1,
             }
         }
@@ -182,7 +186,7 @@ impl<'c, 'a> ChunkReader<'c, 'a> {
             cpu: None,
             labels,
         });
-        profile.check_sample_count()
+        Ok(())
     }
 
     fn state(&mut self, key: ConstantKey, profile: &mut Profile) -> Result<Option<State>> {

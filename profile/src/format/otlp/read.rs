@@ -7,7 +7,7 @@ use crate::frame::StringId;
 use crate::profile::Profile;
 use crate::sample::{Event, EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
 use crate::stacks::StackId;
-use crate::{Error, Result};
+use crate::{ReadLimits, Result};
 use backtrail_pt::{Cpu, Pid, Tid};
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -16,8 +16,6 @@ use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use std::collections::HashMap;
 
-/// The most memory of a decoded request in bytes.
-const MAX_BYTES: usize = 1 << 28;
 /// The most attributes of a resource.
 const MAX_RESOURCE: usize = 64;
 /// The most frames of all stacks.
@@ -51,19 +49,26 @@ pub fn is_otlp(mut bytes: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// [`Error::Malformed`] if the message refers to something that is not there, or is no message.
-/// [`Error::TooLarge`] if the decoded request takes more than 256 MiB.
+/// [`Error::Malformed`](crate::Error::Malformed) if the message refers to something that is not there, or is no message.
+/// [`Error::TooLarge`](crate::Error::TooLarge) if the decoded request takes more than 2 GiB.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
-    if decoded_size(bytes, &shape::REQUEST) > MAX_BYTES {
-        return Err(Error::TooLarge {
-            limit: MAX_BYTES as u64,
-        });
-    }
+    read_within(bytes, &ReadLimits::FILE)
+}
+
+/// Reads all profiles of a request within limits.
+///
+/// # Errors
+///
+/// As [`read`], and those of the limits.
+pub fn read_within(bytes: &[u8], limits: &ReadLimits) -> Result<Profile> {
+    // The decoded request is all that there is, besides the profile.
+    limits.check_bytes(decoded_size(bytes, &shape::REQUEST) / 2)?;
     let request = ExportProfilesServiceRequest::decode(bytes)
         .map_err(|error| malformed(format!("the request is damaged: {error}")))?;
-    let mut profile = Profile::of_file();
+    let mut profile = limits.profile();
     let tables = Tables::new(request.dictionary.unwrap_or_default(), &mut profile)?;
     let mut reader = Reader {
+        limits,
         tables,
         profile,
         stacks: HashMap::new(),
@@ -80,7 +85,8 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
 }
 
 /// The tables of a request, and the profile that is built.
-struct Reader {
+struct Reader<'l> {
+    limits: &'l ReadLimits,
     tables: Tables,
     profile: Profile,
     stacks: HashMap<i32, StackId>,
@@ -101,7 +107,7 @@ struct Attributes {
     labels: Vec<Label>,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn stack(&mut self, index: i32) -> Result<StackId> {
         if let Some(known) = self.stacks.get(&index) {
             return Ok(*known);
@@ -204,7 +210,7 @@ impl Reader {
                 labels,
             });
         }
-        self.profile.check_sample_count()
+        self.limits.check_samples(&self.profile)
     }
 
     fn attributes(&mut self, sample: &otlp::Sample) -> Result<Attributes> {

@@ -7,7 +7,7 @@ use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId,
 use crate::profile::Profile;
 use crate::sample::{EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
 use crate::stacks::StackId;
-use crate::{Error, Result};
+use crate::{Error, ReadLimits, Result};
 use backtrail_pt::{FileOffset, Pid, Tid};
 use flate2::read::MultiGzDecoder;
 use indexmap::IndexSet;
@@ -17,8 +17,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 
-/// The largest accepted profile in bytes, unpacked, and the most memory of its decoded tables.
-const MAX_BYTES: u64 = 1 << 27;
 /// The most different comments. Further ones are left out.
 const MAX_COMMENTS: usize = 100;
 /// The first bytes of gzip.
@@ -36,13 +34,19 @@ const MAX_FRAMES: usize = 1 << 26;
 /// # Errors
 ///
 /// [`Error::Malformed`] if a message refers to something that is not there, or is no message.
-/// [`Error::TooLarge`] beyond 128 MiB, of the message or of its decoded tables.
+/// [`Error::TooLarge`] beyond 1 GiB, of the message or of its decoded tables.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
-    let bytes = unpacked(bytes)?;
-    let mut reader = PprofReader {
-        profile: Profile::of_file(),
-        ..PprofReader::default()
-    };
+    read_within(bytes, &ReadLimits::FILE)
+}
+
+/// Reads a profile within limits.
+///
+/// # Errors
+///
+/// As [`read`], and those of the limits.
+pub fn read_within(bytes: &[u8], limits: &ReadLimits) -> Result<Profile> {
+    let bytes = unpacked(bytes, limits)?;
+    let mut reader = PprofReader::new(*limits);
     // The tables first: samples may come before the strings that they refer to.
     each_field(&bytes, |tag, field| reader.table_field(tag, field))?;
     if reader.strings.is_empty() {
@@ -50,10 +54,10 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     }
     reader.finish_tables()?;
     each_field(&bytes, |tag, field| match (tag, field) {
-        (tag::SAMPLE, Field::Bytes(bytes)) if decoded_size(bytes, &schema::SAMPLE) as u64 > MAX_BYTES => {
-            Err(Error::TooLarge { limit: MAX_BYTES })
+        (tag::SAMPLE, Field::Bytes(bytes)) => {
+            limits.check_bytes(decoded_size(bytes, &schema::SAMPLE))?;
+            reader.sample(message(bytes, "a sample")?)
         }
-        (tag::SAMPLE, Field::Bytes(bytes)) => reader.sample(message(bytes, "a sample")?),
         _ => Ok(()),
     })?;
     Ok(reader.profile)
@@ -74,23 +78,18 @@ pub fn is_pprof(bytes: &[u8]) -> bool {
 }
 
 /// Returns the bytes without gzip.
-pub fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>> {
-    let too_large = Error::TooLarge { limit: MAX_BYTES };
+pub fn unpacked<'b>(bytes: &'b [u8], limits: &ReadLimits) -> Result<Cow<'b, [u8]>> {
     if !bytes.starts_with(&GZIP) {
-        return match bytes.len() as u64 > MAX_BYTES {
-            true => Err(too_large),
-            false => Ok(Cow::Borrowed(bytes)),
-        };
+        limits.check_bytes(bytes.len())?;
+        return Ok(Cow::Borrowed(bytes));
     }
     let mut unpacked = Vec::new();
     MultiGzDecoder::new(bytes)
-        .take(MAX_BYTES + 1)
+        .take(limits.bytes as u64 + 1)
         .read_to_end(&mut unpacked)
         .map_err(|error| malformed(format!("the gzip data is damaged: {error}")))?;
-    match unpacked.len() as u64 > MAX_BYTES {
-        true => Err(too_large),
-        false => Ok(Cow::Owned(unpacked)),
-    }
+    limits.check_bytes(unpacked.len())?;
+    Ok(Cow::Owned(unpacked))
 }
 
 fn malformed(problem: impl Into<String>) -> Error {
@@ -141,8 +140,8 @@ fn offset(location: &schema::LocationMessage, mapping: &schema::MappingMessage) 
 }
 
 /// The tables of a profile by their ids, and the profile that is built.
-#[derive(Default)]
 struct PprofReader {
+    limits: ReadLimits,
     profile: Profile,
     strings: Vec<StringId>,
     sample_types: Vec<schema::ValueTypeMessage>,
@@ -156,12 +155,31 @@ struct PprofReader {
     /// The frames of each location, the innermost first.
     frames: HashMap<u64, Vec<FrameId>>,
     /// The memory of the decoded tables in bytes.
-    memory: u64,
+    memory: usize,
     /// The number of frames of all samples.
     read_frames: usize,
 }
 
 impl PprofReader {
+    fn new(limits: ReadLimits) -> Self {
+        Self {
+            limits,
+            profile: limits.profile(),
+            strings: Vec::new(),
+            sample_types: Vec::new(),
+            events: Vec::new(),
+            period_type: None,
+            period: 0,
+            comments: Vec::new(),
+            mappings: Vec::new(),
+            functions: Vec::new(),
+            locations: Vec::new(),
+            frames: HashMap::new(),
+            memory: 0,
+            read_frames: 0,
+        }
+    }
+
     fn table_field(&mut self, tag: u32, field: Field<'_>) -> Result<()> {
         match (tag, field) {
             (tag::SAMPLE_TYPE, Field::Bytes(bytes)) => {
@@ -196,8 +214,8 @@ impl PprofReader {
             (tag::PERIOD, Field::Number(period)) => self.period = period,
             (tag::COMMENT, Field::Number(comment)) => self.comments.push(comment as i64),
             (tag::COMMENT, Field::Bytes(mut packed)) => {
-                self.memory += 8 * packed.len() as u64;
-                self.check_memory()?;
+                self.memory += size_of::<i64>() * packed.len();
+                self.limits.check_bytes(self.memory)?;
                 while !packed.is_empty() {
                     let comment = decode_varint(&mut packed)
                         .map_err(|error| malformed(format!("a comment is damaged: {error}")))?;
@@ -211,15 +229,8 @@ impl PprofReader {
 
     /// Counts the memory of an entry of a table.
     fn count_memory(&mut self, bytes: &[u8], shape: &MessageShape) -> Result<()> {
-        self.memory += decoded_size(bytes, shape) as u64;
-        self.check_memory()
-    }
-
-    fn check_memory(&self) -> Result<()> {
-        match self.memory > MAX_BYTES {
-            true => Err(Error::TooLarge { limit: MAX_BYTES }),
-            false => Ok(()),
-        }
+        self.memory += decoded_size(bytes, shape);
+        self.limits.check_bytes(self.memory)
     }
 
     /// Returns a string. Number 0 is the empty one, even if the table lacks it.
@@ -389,7 +400,7 @@ impl PprofReader {
                 labels,
             });
         }
-        self.profile.check_sample_count()
+        self.limits.check_samples(&self.profile)
     }
 
     fn labels(&mut self, labels: &[schema::LabelMessage]) -> Result<(Option<ThreadId>, LabelSetId)> {
