@@ -294,10 +294,41 @@ impl Config {
     /// Fails if the file cannot be read, or has an unknown key or an impossible value.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
-        toml::from_str(&text).map_err(|error| {
+        let config: Self = toml::from_str(&text).map_err(|error| {
             let error = error.to_string();
             Error::Configuration(format!("{}: {}", path.display(), error.trim_end()))
-        })
+        })?;
+        match config.problem() {
+            Some(problem) => Err(Error::Configuration(format!("{}: {problem}", path.display()))),
+            None => Ok(config),
+        }
+    }
+
+    /// Returns what is impossible about the values.
+    fn problem(&self) -> Option<String> {
+        let zeros = [
+            ("retention.days", u64::from(self.retention.days)),
+            ("retention.gib", self.retention.gib),
+            ("profiles.days", u64::from(self.profiles.days)),
+            ("symbols.index_bytes", self.symbols.index_bytes),
+            ("grouping.compare_days", u64::from(self.grouping.compare_days)),
+            ("limits.bundle_bytes", self.limits.bundle_bytes),
+            ("limits.unpacked_bytes", self.limits.unpacked_bytes),
+            (
+                "limits.requests_per_second",
+                u64::from(self.limits.requests_per_second),
+            ),
+            ("limits.analyses", self.limits.analyses as u64),
+        ];
+        if let Some((key, _)) = zeros.iter().find(|(_, value)| *value == 0) {
+            return Some(format!("`{key}` must be 1 or more"));
+        }
+        let url = self.public_url.as_ref()?;
+        let is_address = ["https://", "http://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme));
+        (!is_address)
+            .then(|| format!("`public_url` must begin with https:// or http://, as in https://{url}"))
     }
 
     /// Returns the address of the database.
@@ -325,6 +356,22 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn impossible_values_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hub.toml");
+        let problem = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Config::read(&path).unwrap_err().to_string()
+        };
+        assert!(problem("retention.days = 0").contains("`retention.days` must be 1 or more"));
+        assert!(problem("limits.analyses = 0").contains("`limits.analyses` must be 1 or more"));
+        let refusal = problem("public_url = 'hub.example'");
+        assert!(refusal.contains("as in https://hub.example"), "{refusal}");
+        std::fs::write(&path, "public_url = 'https://hub.example'\nretention.days = 1").unwrap();
+        Config::read(&path).unwrap();
+    }
 
     #[test]
     fn unknown_keys_are_named() {

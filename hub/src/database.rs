@@ -41,7 +41,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, Connection, Executor, Transaction};
 use std::fs::File;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -115,6 +115,15 @@ impl Database {
             )));
         };
         let options = AnyConnectOptions::from_str(address)?;
+        if let Some(folder) = sqlite_file(address).as_deref().and_then(Path::parent)
+            && !folder.as_os_str().is_empty()
+            && !folder.is_dir()
+        {
+            return Err(Error::Configuration(format!(
+                "{} is no directory, so that it has no database; name the hub's directory with --data",
+                folder.display()
+            )));
+        }
         let (write, read) = match kind {
             Kind::Sqlite => (
                 without_open_transactions(sqlite_pool(1))

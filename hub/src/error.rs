@@ -67,6 +67,11 @@ pub enum Error {
     /// A request has no valid token.
     #[error("a token is needed: send the header `Authorization: Bearer TOKEN`, or sign in")]
     NoToken,
+    /// A request has a token that the hub does not accept.
+    #[error(
+        "this token is unknown, has expired or was revoked; ask an administrator of this hub for a new one"
+    )]
+    UnknownToken,
     /// A token's scopes do not suffice.
     #[error("this token lacks the scope `{0}`")]
     Scope(&'static str),

@@ -15,6 +15,8 @@ use backtrail_hub::profiles::maintain as profile_maintenance;
 use backtrail_hub::profiles::query_worker::{self, WorkerOptions};
 use backtrail_hub::{package_files, serve, unit};
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use nix::sys::stat::{Mode, umask};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -125,8 +127,11 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
+    // The hub's files have tokens, and the memory of programs.
+    umask(Mode::S_IRWXG | Mode::S_IRWXO);
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("BACKTRAIL_LOG")
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn,object_store=warn")),

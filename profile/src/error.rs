@@ -28,6 +28,22 @@ pub enum Error {
         /// The limit.
         most: usize,
     },
+    /// The names, frames and labels of the input take more memory than a reader accepts.
+    #[error(
+        "the different names, frames and labels take more than {most} MiB; send shorter parts of the time"
+    )]
+    TooManyNames {
+        /// The limit in MiB.
+        most: usize,
+    },
+    /// A format has no place for a weight.
+    #[error("{format} has no place for a sample of the weight {weight}; export another format")]
+    TooHeavy {
+        /// The name of the format.
+        format: &'static str,
+        /// The weight.
+        weight: i64,
+    },
     /// A weight does not fit another unit.
     #[error(
         "a sample weighs {weight} {unit}, which is more {base} than 64 bits hold; correct its weight or its unit"

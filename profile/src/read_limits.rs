@@ -4,8 +4,8 @@ use crate::profile::Profile;
 use crate::stacks::Stacks;
 use crate::{Error, Result};
 
-/// Limits of what a reader of pprof, OTLP, JFR and folded stacks accepts. A short message may become
-/// a large profile, because its tables are packed and its samples share their stacks.
+/// Limits of what a reader of pprof, OTLP, JFR and folded stacks accepts. A short message may
+/// become a large profile, because its tables are packed and its samples share their stacks.
 ///
 /// ```
 /// use backtrail_profile::{ReadLimits, format};
@@ -22,6 +22,8 @@ pub struct ReadLimits {
     pub samples: usize,
     /// The number of stacks, where each caller's stack counts once.
     pub stacks: usize,
+    /// The estimated bytes of the profile's texts, functions, frames and labels.
+    pub tables: usize,
 }
 
 impl ReadLimits {
@@ -30,6 +32,7 @@ impl ReadLimits {
         bytes: 1 << 30,
         samples: 1 << 27,
         stacks: 1 << 27,
+        tables: usize::MAX,
     };
 
     /// The limits of messages of other machines. A reader stays below a gigabyte of memory.
@@ -37,6 +40,7 @@ impl ReadLimits {
         bytes: 1 << 27,
         samples: 4_000_000,
         stacks: 1 << 23,
+        tables: 1 << 28,
     };
 
     /// Returns a profile without samples, which has the limit of stacks.
@@ -47,12 +51,17 @@ impl ReadLimits {
         }
     }
 
-    /// Checks the number of a profile's samples.
-    pub(crate) fn check_samples(&self, profile: &Profile) -> Result<()> {
-        match profile.samples.len() > self.samples {
-            true => Err(Error::TooManySamples { most: self.samples }),
-            false => Ok(()),
+    /// Checks the size of a profile.
+    pub(crate) fn check(&self, profile: &Profile) -> Result<()> {
+        if profile.samples.len() > self.samples {
+            return Err(Error::TooManySamples { most: self.samples });
         }
+        if tables_size(profile) > self.tables {
+            return Err(Error::TooManyNames {
+                most: self.tables >> 20,
+            });
+        }
+        Ok(())
     }
 
     /// Checks the bytes that a part of the profile takes.
@@ -64,4 +73,11 @@ impl ReadLimits {
             false => Ok(()),
         }
     }
+}
+
+/// Returns the estimated bytes of the tables of a profile, without the contents of texts.
+fn tables_size(profile: &Profile) -> usize {
+    let entries =
+        profile.functions.len() + profile.frames.len() + profile.modules.len() + profile.threads.len();
+    profile.strings.len() * 96 + profile.label_sets.len() * 120 + entries * 80
 }

@@ -56,7 +56,10 @@ pub async fn backup(database: &Database, store: &Objects, directory: &Path) -> R
             .await?;
         fs::rename(&part, &path).map_err(Error::file("write", &path))?;
     }
-    eprintln!("copied the database");
+    match database.kind() {
+        Kind::Sqlite => eprintln!("copied the database"),
+        Kind::Postgres => eprintln!("copied the decisions of people; pg_dump copies the database"),
+    }
     let mut copied = Copied::default();
     for prefix in PREFIXES {
         let mut listed = std::pin::pin!(store.list(prefix));

@@ -50,13 +50,18 @@ impl Database {
     /// Creates a token, and returns its identifier and its secret.
     ///
     /// # Errors
-    /// Fails if the database fails.
+    /// Fails if the name is empty, or the database fails.
     pub async fn create_token(
         &self,
         name: &str,
         scopes: &[Scope],
         expires: Option<i64>,
     ) -> Result<(String, Secret)> {
+        if name.trim().is_empty() {
+            return Err(Error::Invalid(
+                "a token needs a name, by which the audit log names its requests".to_owned(),
+            ));
+        }
         let id = new_id()?;
         let secret = Secret::random()?;
         let hash = hash(secret.reveal());

@@ -43,10 +43,12 @@ pub struct InvalidAllowance(String);
 #[non_exhaustive]
 pub enum RefusedAddress {
     /// The URL has an unusable form.
-    #[error("the URL must begin with https:// and name a host, without user and password")]
+    #[error("the URL must be https://HOST/PATH, or http:// for an allowed host, without user and password")]
     Form,
     /// The URL is not encrypted.
-    #[error("http:// is allowed only for hosts in `allowed_addresses`: use https://")]
+    #[error(
+        "http:// is allowed only for hosts in the `allowed_addresses` of the configuration: use https://"
+    )]
     Unencrypted,
     /// The host has an internal address.
     #[error("{host} has the internal address {address}: add it to `allowed_addresses` to allow it")]

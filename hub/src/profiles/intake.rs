@@ -185,7 +185,7 @@ impl Worker {
             .map(|waiting| ((waiting.push, waiting.idle), waiting.reply))
             .unzip();
         let count = pushes.len();
-        let answers = self.write(pushes, limits).await.unwrap_or_else(|error| {
+        let answers = self.write_again(&pushes, limits).await.unwrap_or_else(|error| {
             tracing::error!("cannot store {count} profiles: {error}");
             self.counts.failed.fetch_add(count as u64, Ordering::Relaxed);
             vec![Err(Failure::Failed(error.to_string())); count]
@@ -196,10 +196,32 @@ impl Worker {
         }
     }
 
+    /// Stores pushes as [`Worker::write`]. It does so again if another hub has stored one of them
+    /// in the meantime, which refuses the commit of all.
+    async fn write_again(
+        &mut self,
+        pushes: &[(ReadPush, IdleCounts)],
+        limits: WriterLimits,
+    ) -> Result<Vec<Answer>> {
+        let hashes: Vec<PushHash> = pushes.iter().map(|(push, _)| push.hash).collect();
+        let mut known = self.database.known_pushes(&hashes).await?.len();
+        loop {
+            let error = match self.write(pushes, limits).await {
+                Ok(answers) => return Ok(answers),
+                Err(error) => error,
+            };
+            let now_known = self.database.known_pushes(&hashes).await?.len();
+            if now_known <= known {
+                return Err(error);
+            }
+            known = now_known;
+        }
+    }
+
     /// Stores those pushes that are new and that the store accepts. Returns an answer for each.
     async fn write(
         &mut self,
-        pushes: Vec<(ReadPush, IdleCounts)>,
+        pushes: &[(ReadPush, IdleCounts)],
         limits: WriterLimits,
     ) -> Result<Vec<Answer>> {
         let hashes: Vec<PushHash> = pushes.iter().map(|(push, _)| push.hash).collect();
@@ -208,12 +230,12 @@ impl Worker {
         let received = UnixNanos(clock::now().unsigned_abs().saturating_mul(1000));
         let catalog = Arc::new(self.catalog.for_one_commit());
         let mut writer = Writer::new(self.objects.below(PREFIX), catalog.clone(), limits);
-        let (mut count, mut samples) = (0, 0);
+        let (mut count, mut samples, mut repeated, mut idle_samples) = (0, 0, 0, 0);
         let mut answers = Vec::with_capacity(pushes.len());
         let mut left_out = self.idle.clone();
         for (push, idle) in pushes {
             if known.contains(&push.hash) {
-                self.counts.repeated.fetch_add(1, Ordering::Relaxed);
+                repeated += 1;
                 answers.push(Ok(()));
                 continue;
             }
@@ -225,8 +247,8 @@ impl Worker {
                 Ok(()) => {
                     count += 1;
                     samples += push.profile.samples.len() as u64;
-                    left_out.absorb(&idle);
-                    self.counts.idle.fetch_add(idle.of(None), Ordering::Relaxed);
+                    left_out.absorb(idle);
+                    idle_samples += idle.of(None);
                     known.insert(push.hash);
                     writer.add_push(push.hash, received);
                     catalog.note(push.hash);
@@ -243,6 +265,8 @@ impl Worker {
             false => IdleCounts::default(),
         };
         self.counts.add(&written);
+        self.counts.repeated.fetch_add(repeated, Ordering::Relaxed);
+        self.counts.idle.fetch_add(idle_samples, Ordering::Relaxed);
         self.counts.pushes.fetch_add(count, Ordering::Relaxed);
         self.counts.samples.fetch_add(samples, Ordering::Relaxed);
         Ok(answers)

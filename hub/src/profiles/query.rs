@@ -18,6 +18,11 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(20);
 /// The most memory of the sums of a query in bytes.
 const MEMORY: u64 = 512 << 20;
+/// The most stacks of a merged profile, where each caller's stack counts once, and the most frames.
+/// Functions of that many take more than a gigabyte.
+const MOST_STACKS: usize = 1 << 23;
+/// See [`MOST_STACKS`].
+const MOST_FRAMES: usize = 1 << 22;
 /// The most values of a completion.
 const MAX_VALUES: usize = 50;
 
@@ -51,6 +56,7 @@ pub async fn grouped(hub: &Arc<Hub>, selection: &Selection, columns: &[Column]) 
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
     let columns: Vec<_> = columns.iter().copied().map(column_of).collect();
     let (mut profile, coverage) = hub.profiles.merge(&query, &columns).await?;
+    check_size(&profile)?;
     profile.notes.extend(notes(&coverage));
     let is_at_limit = |sample: &Sample| matches!(sample.weight, i64::MIN | i64::MAX);
     if profile.samples.iter().any(is_at_limit) {
@@ -63,6 +69,19 @@ pub async fn grouped(hub: &Arc<Hub>, selection: &Selection, columns: &[Column]) 
     names::add(hub, &mut profile).await?;
     drop(guard);
     Ok(profile)
+}
+
+fn check_size(profile: &Profile) -> Result<()> {
+    let limits = [
+        (profile.stacks.len(), MOST_STACKS, "different callers in stacks"),
+        (profile.frames.len(), MOST_FRAMES, "different frames"),
+    ];
+    match limits.iter().find(|(count, most, _)| count > most) {
+        Some((count, most, what)) => Err(Error::TooLarge(format!(
+            "the selection has {count} {what}, and at most {most} are shown; select fewer services or a shorter time"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Returns values of a column with a prefix, those with the most samples first, and whether there

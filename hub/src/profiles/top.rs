@@ -125,7 +125,7 @@ pub fn of_profile(profile: &Profile, functions: &FunctionProfile, rows: usize) -
             "{without_stack} of {total} {unit} are of samples without a stack, and of no function"
         ));
     }
-    if total == i64::MAX {
+    if total == i64::MAX && !notes.iter().any(|note| note == TOO_LARGE) {
         notes.push(TOO_LARGE.to_owned());
     }
     TopFunctions {

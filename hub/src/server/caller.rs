@@ -68,7 +68,7 @@ pub async fn authenticate(
 ) -> Result<Caller> {
     let headers = credentials.headers;
     if let Some(secret) = bearer(headers) {
-        let token = database.token(secret).await?.ok_or(Error::NoToken)?;
+        let token = database.token(secret).await?.ok_or(Error::UnknownToken)?;
         rates.count(&token.id)?;
         return Ok(Caller {
             name: token.name,

@@ -25,7 +25,7 @@ impl Error {
             Self::Segment(backtrail_store::Error::Invalid(_)) => StatusCode::BAD_REQUEST,
             Self::Segment(backtrail_store::Error::Memory { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Profile(error) if error.is_refused() => StatusCode::BAD_REQUEST,
-            Self::NoToken => StatusCode::UNAUTHORIZED,
+            Self::NoToken | Self::UnknownToken => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignRequest => StatusCode::FORBIDDEN,
             Self::Absent(_) => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
@@ -73,7 +73,7 @@ impl IntoResponse for Error {
         if let Some(seconds) = wait {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if matches!(self, Self::NoToken) {
+        if matches!(self, Self::NoToken | Self::UnknownToken) {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response.extensions_mut().insert(Failure(Arc::new(self)));

@@ -15,7 +15,7 @@ pub struct MessageShape {
     pub fields: &'static [(u32, FieldShape)],
 }
 
-/// What a field takes.
+/// The memory that a field takes.
 #[derive(Debug)]
 pub enum FieldShape {
     /// Messages.

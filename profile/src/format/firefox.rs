@@ -28,7 +28,7 @@ const MILLISECOND: u64 = 1_000_000;
 ///
 /// # Errors
 ///
-/// Those of `out`, and [`Error::Full`] if a weight exceeds the limit of the format.
+/// Those of `out`, and [`Error::TooHeavy`] if a weight exceeds the limit of the format.
 pub fn write(
     profile: &Profile,
     functions: &FunctionProfile,
@@ -70,7 +70,10 @@ pub fn write(
     writer.profile.set_symbolicated(true);
     let mut next = 0;
     for sample in samples {
-        let weight = i32::try_from(sample.weight.unsigned_abs() / scale).map_err(|_| Error::Full)?;
+        let weight = i32::try_from(sample.weight.unsigned_abs() / scale).map_err(|_| Error::TooHeavy {
+            format: "the Firefox Profiler",
+            weight: sample.weight,
+        })?;
         let at = sample.time.map_or(next, |time| time.0.saturating_sub(start));
         next = at.saturating_add(interval.saturating_mul(u64::from(weight.unsigned_abs())));
         let thread = writer.thread(profile, sample.thread);

@@ -9,6 +9,8 @@ use crate::{Error, ReadLimits, Result};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
 
+/// The text of a sample without frames, which a line of the format must have.
+const NO_STACK: &str = "[no stack]";
 /// The longest accepted line in bytes.
 const MAX_LINE: usize = 1 << 24;
 
@@ -55,7 +57,7 @@ pub fn read_within(input: impl BufRead, limits: &ReadLimits) -> Result<Profile> 
             .and_then(|(frames, weight)| Some((frames.trim_end(), weight.parse().ok()?)))
             .ok_or_else(|| malformed(number, "does not end with a space and a whole number"))?;
         add(&mut profile, event, frames, weight)?;
-        limits.check_samples(&profile)?;
+        limits.check(&profile)?;
     }
 }
 
@@ -68,6 +70,9 @@ fn malformed(number: u64, problem: &str) -> Error {
 
 fn add(profile: &mut Profile, event: EventId, frames: &str, weight: i64) -> Result<()> {
     let mut stack = StackId::EMPTY;
+    if frames == NO_STACK {
+        return profile.add(event, weight, stack);
+    }
     for name in frames.split(';') {
         let function = profile.function(name)?;
         let frame = profile.frames.intern(Frame::Function { function, line: 0 })?;
@@ -92,7 +97,11 @@ pub fn write(profile: &FunctionProfile, event: EventId, out: &mut dyn Write) -> 
     // Stacks that differ in their lines have the same text.
     let mut lines: BTreeMap<String, i64> = BTreeMap::new();
     for (stack, weight) in sums {
-        let sum = lines.entry(profile.folded(stack)).or_default();
+        let text = match stack {
+            StackId::EMPTY => NO_STACK.to_owned(),
+            stack => profile.folded(stack),
+        };
+        let sum = lines.entry(text).or_default();
         *sum = sum.saturating_add(weight);
     }
     for (stack, weight) in lines.into_iter().filter(|(_, weight)| *weight != 0) {
@@ -121,6 +130,13 @@ mod tests {
             round_trip(text),
             "main 1\nmain;f 5\nmain;operator new(unsigned long) 1\n"
         );
+    }
+
+    #[test]
+    fn samples_without_stacks_are_kept() {
+        let profile = read(&b"main 1\n[no stack] 4\n"[..]).unwrap();
+        assert_eq!(profile.functions.len(), 1);
+        assert_eq!(round_trip("main 1\n[no stack] 4\n"), "[no stack] 4\nmain 1\n");
     }
 
     #[test]

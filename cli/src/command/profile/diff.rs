@@ -15,6 +15,8 @@ use std::io::Write;
 #[derive(Serialize)]
 struct Difference<'a> {
     event: &'a str,
+    /// The event of the second profile, which differs if no event is in both.
+    other_event: &'a str,
     unit: &'a str,
     totals: [i64; 2],
     /// The weights of the second profile are multiplied by this.
@@ -35,14 +37,19 @@ pub fn run(args: &ProfileDiff) -> Result<(), Failure> {
     if let Some(path) = &args.html {
         return html::diff(args, path);
     }
-    let before = Selected::open(&args.before, &args.selection)?;
-    let after = Selected::open(&args.after, &args.selection)?;
+    let [before, after] = Selected::open_pair([&args.before, &args.after], &args.selection)?;
     let (event, unit) = before.event();
     let (other_event, other_unit) = after.event();
     if unit != other_unit {
         return Err(different_units([event, unit], [other_event, other_unit]));
     }
     let totals = [before.total(), after.total()];
+    if args.normalize && totals[0] == 0 && totals[1] != 0 {
+        return Err(Failure::failed(format_args!(
+            "{} has no weight of {event}, so that nothing can be scaled to it; leave out --normalize",
+            args.before.display()
+        )));
+    }
     let scale = match args.normalize && totals[1] != 0 {
         true => totals[0] as f64 / totals[1] as f64,
         false => 1.0,
@@ -50,6 +57,7 @@ pub fn run(args: &ProfileDiff) -> Result<(), Failure> {
     let comparison = Comparison::new(&before.functions, &scaled(&after.functions, scale))?;
     let difference = Difference {
         event,
+        other_event,
         unit,
         totals,
         scale,
@@ -99,6 +107,13 @@ fn print(args: &ProfileDiff, difference: &Difference<'_>, output: &mut Output) -
         text(difference.totals[1]),
         args.after.display()
     )?;
+    if difference.other_event != difference.event {
+        writeln!(
+            output,
+            "no event is in both profiles: the second has {}",
+            plain(difference.other_event)
+        )?;
+    }
     if difference.scale != 1.0 {
         writeln!(
             output,

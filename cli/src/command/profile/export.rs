@@ -64,6 +64,18 @@ fn write(
         ..
     } = selected;
     let name = args.file.display().to_string();
+    if matches!(format, ProfileFormat::Firefox | ProfileFormat::Speedscope) {
+        let negative = functions
+            .samples
+            .iter()
+            .filter(|sample| sample.weight < 0)
+            .count();
+        if negative > 0 {
+            eprintln!(
+                "{negative} samples of negative weight are left out, which the format has no place for"
+            );
+        }
+    }
     match format {
         ProfileFormat::Pprof => pprof::write(profile, &mut out)?,
         ProfileFormat::Folded => folded::write(functions, *event, &mut out)?,

@@ -75,9 +75,42 @@ impl Selected {
         Self::read(path, selection, selection.event.is_some())
     }
 
+    /// Reads two profiles, and applies the selection to both. The samples of each are those of one
+    /// event, which both have if there is such an event.
+    pub fn open_pair(paths: [&Path; 2], selection: &ProfileSelection) -> Result<[Self; 2], Failure> {
+        let [before, after] = [read(paths[0])?, read(paths[1])?];
+        let common = match selection.event {
+            Some(_) => None,
+            None => common_event(&before.0, &after.0),
+        };
+        let events = match common {
+            Some(events) => events,
+            None => {
+                let name = selection.event.as_deref();
+                [
+                    event(&before.0, name, paths[0])?,
+                    event(&after.0, name, paths[1])?,
+                ]
+            }
+        };
+        Ok([
+            Self::select(before, events[0], selection, true)?,
+            Self::select(after, events[1], selection, true)?,
+        ])
+    }
+
     fn read(path: &Path, selection: &ProfileSelection, is_one_event: bool) -> Result<Self, Failure> {
-        let (mut profile, mut times) = read(path)?;
-        let event = event(&profile, selection.event.as_deref(), path)?;
+        let read = read(path)?;
+        let event = event(&read.0, selection.event.as_deref(), path)?;
+        Self::select(read, event, selection, is_one_event)
+    }
+
+    fn select(
+        (mut profile, mut times): (Profile, Option<CallTimes>),
+        event: EventId,
+        selection: &ProfileSelection,
+        is_one_event: bool,
+    ) -> Result<Self, Failure> {
         let mut filter = Filter {
             event: None,
             time: None,
@@ -104,7 +137,13 @@ impl Selected {
         });
         let functions = match rules.is_empty() {
             true => original,
-            false => rules.apply(&original)?,
+            false => {
+                let applied = rules.apply(&original)?;
+                profile
+                    .notes
+                    .extend(emptied(&profile, event, &original, &applied));
+                applied
+            }
         };
         Ok(Self {
             profile,
@@ -178,6 +217,47 @@ fn rules(selection: &ProfileSelection) -> Rules {
     }
 }
 
+/// Returns a sentence about samples of an event whose frames the rules leave out.
+fn emptied(
+    profile: &Profile,
+    event: EventId,
+    original: &FunctionProfile,
+    applied: &FunctionProfile,
+) -> Option<String> {
+    let weight = |functions: &FunctionProfile, is_empty: bool| {
+        let samples = functions.samples.iter().filter(|sample| sample.event == event);
+        let samples = samples.filter(|sample| !is_empty || sample.stack == StackId::EMPTY);
+        samples.fold(0_i64, |sum, sample| sum.saturating_add(sample.weight))
+    };
+    let emptied = weight(applied, true).saturating_sub(weight(original, true));
+    let unit = profile.text(profile.events.get(event)?.unit);
+    (emptied > 0).then(|| {
+        format!(
+            "{} of {} are of samples whose frames the options leave out, and of no function",
+            super::weight::text(emptied, unit),
+            super::weight::text(weight(applied, false), unit)
+        )
+    })
+}
+
+/// Returns the last event that samples of both profiles have, with its number in each.
+fn common_event(before: &Profile, after: &Profile) -> Option<[EventId; 2]> {
+    let events = |profile: &Profile| -> BTreeSet<EventId> {
+        profile.samples.iter().map(|sample| sample.event).collect()
+    };
+    let texts = |profile: &Profile, id: EventId| {
+        let event = profile.events.get(id)?;
+        Some([event.name, event.unit].map(|text| profile.text(text).to_owned()))
+    };
+    let others = events(after);
+    events(before).into_iter().rev().find_map(|event| {
+        let wanted = texts(before, event)?;
+        let mut others = others.iter().copied();
+        let other = others.find(|other| texts(after, *other).as_ref() == Some(&wanted))?;
+        Some([event, other])
+    })
+}
+
 /// Returns the refusal to compare events, given as names and units.
 pub fn different_units([event, unit]: [&str; 2], [other_event, other_unit]: [&str; 2]) -> Failure {
     Failure::failed(format_args!(
@@ -244,6 +324,29 @@ mod tests {
         profile.add(cpu, 1, StackId::EMPTY).unwrap();
         assert_eq!(event(&profile, None, path).ok(), Some(other));
         assert_eq!(event(&profile, Some("cpu-clock"), path).ok(), Some(cpu));
+    }
+
+    #[test]
+    fn compared_event_is_in_both_profiles() {
+        let of_events = |names: &[&str]| {
+            let mut profile = Profile::default();
+            for name in names {
+                let event = profile.event(name, "nanoseconds", 1).unwrap();
+                profile.add(event, 1, StackId::EMPTY).unwrap();
+            }
+            profile
+        };
+        let (one, two) = (of_events(&["cpu"]), of_events(&["cpu", "off-cpu"]));
+        let name =
+            |profile: &Profile, id: EventId| profile.text(profile.events.get(id).unwrap().name).to_owned();
+        for (before, after) in [(&one, &two), (&two, &one)] {
+            let [first, second] = common_event(before, after).unwrap();
+            assert_eq!(
+                (name(before, first), name(after, second)),
+                ("cpu".into(), "cpu".into())
+            );
+        }
+        assert!(common_event(&one, &of_events(&["wakeups"])).is_none());
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn nothing(is_filtered: bool) -> Markup {
             } @else {
                 h2 { "No crashes yet" }
                 p { "Hosts send their crashes after the collector knows the address of this hub:" }
-                pre { code { "# /etc/backtrail/collector.toml\n[hub]\nurl = \"https://HUB\"\ntoken_file = \"/etc/backtrail/hub-token\"" } }
+                pre { code { "# /etc/backtrail/collect.toml\n[hub]\nurl = \"https://HUB\"\ntoken_file = \"/etc/backtrail/hub-token\"" } }
                 p { "A single bundle comes by " code { "backtrail push BUNDLE" } "." }
             }
         }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 /// Returns the page of an error. Without a sign-in, leads to the page where one signs in.
 #[must_use]
 pub fn page(error: &Error, address: &Uri) -> Response {
-    if matches!(error, Error::NoToken) {
+    if matches!(error, Error::NoToken | Error::UnknownToken) {
         let then = address.path_and_query().map_or("/", |path| path.as_str());
         let mut query = form_urlencoded::Serializer::new(String::new());
         let query = query.append_pair("then", then).finish();

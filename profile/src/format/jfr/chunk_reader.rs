@@ -134,7 +134,7 @@ impl<'c, 'a> ChunkReader<'c, 'a> {
             match fields {
                 Some(fields) => {
                     self.add_sample(kind, &fields, info, profile)?;
-                    limits.check_samples(profile)?;
+                    limits.check(profile)?;
                 }
                 None => damage.events += 1,
             }

@@ -49,7 +49,8 @@ pub fn is_otlp(mut bytes: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// [`Error::Malformed`](crate::Error::Malformed) if the message refers to something that is not there, or is no message.
+/// [`Error::Malformed`](crate::Error::Malformed) if the message refers to something that is not
+/// there, or is no message.
 /// [`Error::TooLarge`](crate::Error::TooLarge) if the decoded request takes more than 2 GiB.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     read_within(bytes, &ReadLimits::FILE)
@@ -66,12 +67,13 @@ pub fn read_within(bytes: &[u8], limits: &ReadLimits) -> Result<Profile> {
     let request = ExportProfilesServiceRequest::decode(bytes)
         .map_err(|error| malformed(format!("the request is damaged: {error}")))?;
     let mut profile = limits.profile();
-    let tables = Tables::new(request.dictionary.unwrap_or_default(), &mut profile)?;
+    let tables = Tables::new(request.dictionary.unwrap_or_default(), &mut profile, limits)?;
     let mut reader = Reader {
         limits,
         tables,
         profile,
         stacks: HashMap::new(),
+        memory: 0,
         frames: 0,
         resource: Vec::new(),
     };
@@ -90,6 +92,8 @@ struct Reader<'l> {
     tables: Tables,
     profile: Profile,
     stacks: HashMap<i32, StackId>,
+    /// The bytes of different sets of labels.
+    memory: usize,
     /// The number of frames that were read.
     frames: usize,
     /// The attributes of the resource whose profiles are read.
@@ -193,7 +197,12 @@ impl Reader<'_> {
         let stack = self.stack(sample.stack_index)?;
         let attributes = self.attributes(sample)?;
         let thread = self.thread(&attributes)?;
+        let sets = self.profile.label_sets.len();
         let labels: LabelSetId = self.profile.label_set(attributes.labels)?;
+        if self.profile.label_sets.len() > sets {
+            self.memory += size_of_val(self.profile.labels(labels));
+            self.limits.check_bytes(self.memory)?;
+        }
         for index in 0..values.len().max(times.len()) {
             // A time without a value is one event.
             let weight = values.get(index).copied().unwrap_or(1);
@@ -210,7 +219,7 @@ impl Reader<'_> {
                 labels,
             });
         }
-        self.limits.check_samples(&self.profile)
+        self.limits.check(&self.profile)
     }
 
     fn attributes(&mut self, sample: &otlp::Sample) -> Result<Attributes> {

@@ -2,10 +2,10 @@
 //! Each text is read once, since many entries may refer to a long one.
 
 use super::{BUILD_ID, FILE_HASH, SPAN_ID, TRACE_ID, malformed};
-use crate::Result;
 use crate::frame::{Frame, FrameId, Function, FunctionId, LOST, Line, Module, ModuleId, StringId};
 use crate::profile::Profile;
 use crate::sample::{Label, LabelValue};
+use crate::{ReadLimits, Result};
 use backtrail_pt::{BuildId, FileOffset};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::profiles::v1development as otlp;
@@ -70,32 +70,42 @@ impl Mapping {
 
 impl Tables {
     /// Reads the tables, and adds their texts, modules, functions and frames to a profile.
-    pub(super) fn new(dictionary: otlp::ProfilesDictionary, profile: &mut Profile) -> Result<Self> {
+    pub(super) fn new(
+        dictionary: otlp::ProfilesDictionary,
+        profile: &mut Profile,
+        limits: &ReadLimits,
+    ) -> Result<Self> {
         let mut this = Self {
             stacks: dictionary.stack_table,
             ..Self::default()
         };
         for text in &dictionary.string_table {
             this.strings.push(profile.string(text)?);
+            limits.check(profile)?;
         }
         for attribute in &dictionary.attribute_table {
             let attribute = this.attribute(attribute, profile)?;
             this.attributes.push(attribute);
+            limits.check(profile)?;
         }
         for link in &dictionary.link_table {
             this.links.push(labels_of_link(link, profile)?);
+            limits.check(profile)?;
         }
         for mapping in &dictionary.mapping_table {
             let mapping = this.mapping(mapping, profile)?;
             this.mappings.push(mapping);
+            limits.check(profile)?;
         }
         for function in &dictionary.function_table {
             let function = this.function(function, profile)?;
             this.functions.push(function);
+            limits.check(profile)?;
         }
         for location in &dictionary.location_table {
             let frames = this.location(location, profile)?;
             this.locations.push(frames);
+            limits.check(profile)?;
         }
         Ok(this)
     }

@@ -201,6 +201,7 @@ impl PprofReader {
             (tag::STRING, Field::Bytes(bytes)) => {
                 let string = self.profile.string(&String::from_utf8_lossy(bytes))?;
                 self.strings.push(string);
+                self.limits.check(&self.profile)?;
             }
             (tag::PERIOD_TYPE, Field::Bytes(bytes)) => {
                 self.period_type = Some(message(bytes, "the period's type")?);
@@ -284,6 +285,7 @@ impl PprofReader {
         for location in std::mem::take(&mut self.locations) {
             let frames = self.location(&location, &modules, &functions)?;
             self.frames.insert(location.id, frames);
+            self.limits.check(&self.profile)?;
         }
         Ok(())
     }
@@ -400,7 +402,7 @@ impl PprofReader {
                 labels,
             });
         }
-        self.limits.check_samples(&self.profile)
+        self.limits.check(&self.profile)
     }
 
     fn labels(&mut self, labels: &[schema::LabelMessage]) -> Result<(Option<ThreadId>, LabelSetId)> {
@@ -414,7 +416,13 @@ impl PprofReader {
             set.push(Label { key, value });
         }
         let thread = self.thread(&mut set)?;
-        Ok((thread, self.profile.label_set(set)?))
+        let sets = self.profile.label_sets.len();
+        let set = self.profile.label_set(set)?;
+        if self.profile.label_sets.len() > sets {
+            self.memory += size_of_val(self.profile.labels(set));
+            self.limits.check_bytes(self.memory)?;
+        }
+        Ok((thread, set))
     }
 
     /// Takes the labels of a thread out of a set, if it has both ids.
