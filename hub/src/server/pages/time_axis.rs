@@ -13,8 +13,8 @@ const HOUR: i64 = 3600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 
 /// Returns the times at the start of a chart, at its end, and at the quarters between them. The
-/// start and the length are in microseconds. Times of a short chart have seconds, or milliseconds,
-/// so that neighbors differ.
+/// start and the length are in microseconds. Times of a short chart have seconds, or milliseconds
+/// without a date, so that neighbors differ. A chart of one time has that time.
 ///
 /// ```text
 /// times(0, 60 * SECOND) has 01-01 00:00:00, 01-01 00:00:15 to 01-01 00:01:00
@@ -22,7 +22,11 @@ const DAY: i64 = 24 * HOUR;
 pub(super) fn times(start: i64, length: i64) -> Markup {
     html! {
         div class="times" aria-hidden="true" {
-            @for time in quarters(start, length) { span { (label(time, length)) } }
+            @if length > 0 {
+                @for time in quarters(start, length) { span { (label(time, length)) } }
+            } @else {
+                span { (utc(start)) }
+            }
         }
     }
 }
@@ -32,7 +36,7 @@ fn label(time: i64, length: i64) -> String {
     const DATE: RangeInclusive<usize> = 0..=9;
     const MINUTES: RangeInclusive<usize> = 5..=15;
     const SECONDS: RangeInclusive<usize> = 5..=18;
-    const MILLISECONDS: RangeInclusive<usize> = 5..=22;
+    const MILLISECONDS: RangeInclusive<usize> = 11..=22;
     let (text, part) = if length < 20 * SECOND {
         (seconds_and_parts(time), MILLISECONDS)
     } else if length < HOUR {
@@ -80,7 +84,8 @@ mod tests {
     #[test]
     fn neighbors_differ_at_each_length() {
         let text = |length: i64| times(0, length).into_string();
-        assert!(text(SECOND).contains("<span>01-01 00:00:00.250</span>"));
+        assert!(text(0).contains("<span>1970-01-01 00:00:00 UTC</span></div>"));
+        assert!(text(SECOND).contains("<span>00:00:00.250</span>"));
         assert!(text(20 * SECOND).contains("<span>01-01 00:00:05</span>"));
         assert!(text(HOUR).contains("<span>01-01 00:15</span>"));
         assert!(text(400 * DAY).contains("<span>1970-04-11</span>"));
