@@ -12,6 +12,7 @@ use crate::ingest::outbox::Outbox;
 use crate::ingest::record::Recorder;
 use crate::objects::Objects;
 use crate::objects::bucket::{self, BucketAddress};
+use crate::profiles::body_memory::BodyMemory;
 use crate::profiles::catalog::{self, ProfileCatalog};
 use crate::profiles::compaction_counts::CompactionCounts;
 use crate::profiles::idle::IdleRule;
@@ -80,6 +81,8 @@ pub struct Hub {
     pub compactions: CompactionCounts,
     /// Pushes of profiles at once that are read, so that memory is bounded.
     pub reading: Arc<Semaphore>,
+    /// The memory of bodies of pushes.
+    pub bodies: BodyMemory,
     /// The client of other hubs.
     pub sites: SiteClient,
     /// The identity of this hub and of those that share its database.
@@ -142,6 +145,7 @@ impl Hub {
             intake,
             compactions: CompactionCounts::default(),
             reading: Arc::new(Semaphore::new(READINGS as usize)),
+            bodies: BodyMemory::default(),
         }))
     }
 

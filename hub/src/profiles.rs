@@ -1,5 +1,6 @@
 //! Profiles of a fleet: the pushes of several clients, the way into the store, and selections.
 
+pub mod body_memory;
 pub mod build_units;
 pub mod builds;
 pub mod catalog;

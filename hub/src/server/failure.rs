@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use backtrail_profile::Error as ProfileError;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -24,6 +25,12 @@ impl Error {
             Self::Invalid(_) | Self::Comparison(_) => StatusCode::BAD_REQUEST,
             Self::Segment(backtrail_store::Error::Invalid(_)) => StatusCode::BAD_REQUEST,
             Self::Segment(backtrail_store::Error::Memory { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Profile(
+                ProfileError::TooLarge { .. }
+                | ProfileError::TooManySamples { .. }
+                | ProfileError::TooManyStacks { .. }
+                | ProfileError::TooManyNames { .. },
+            ) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Profile(error) if error.is_refused() => StatusCode::BAD_REQUEST,
             Self::NoToken | Self::UnknownToken => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignRequest => StatusCode::FORBIDDEN,

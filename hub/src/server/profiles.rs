@@ -1,5 +1,6 @@
 //! Routes of profiles: pushes of several clients, requests for profiles, and queries.
 
+pub mod body;
 pub mod grpc;
 pub mod push;
 pub mod queries;
@@ -25,28 +26,28 @@ pub const PUSHING: &[Route] = &[
         "/api/v1/profiles",
         With(Scope::Ingest),
         "Stores a profile.",
-        || post(push::take).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
+        || post(push::take).layer(DefaultBodyLimit::max(body::REQUEST_LIMIT)),
     ),
     route(
         "POST",
         "/v1development/profiles",
         With(Scope::Ingest),
         "Stores profiles of OpenTelemetry (OTLP).",
-        || post(push::take_otlp).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
+        || post(push::take_otlp).layer(DefaultBodyLimit::max(body::REQUEST_LIMIT)),
     ),
     route(
         "POST",
         "/ingest",
         With(Scope::Ingest),
         "Stores a profile of a client of Pyroscope.",
-        || post(push::take_ingest).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
+        || post(push::take_ingest).layer(DefaultBodyLimit::max(body::REQUEST_LIMIT)),
     ),
     route(
         "POST",
         "/push.v1.PusherService/Push",
         With(Scope::Ingest),
         "Stores profiles of a client of Pyroscope (Connect).",
-        || post(push::take_push).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
+        || post(push::take_push).layer(DefaultBodyLimit::max(body::REQUEST_LIMIT)),
     ),
 ];
 

@@ -1,6 +1,7 @@
 //! Pushes over gRPC: OpenTelemetry's profiles, and `WriteRaw` of Parca's clients.
 
-use super::push::{self, REQUEST_LIMIT};
+use super::body::REQUEST_LIMIT;
+use super::push;
 use crate::hub::Hub;
 use crate::profiles::push::parca::{self, WriteRawResponse};
 use crate::server::grpc::{Call, status, unary};
@@ -10,6 +11,8 @@ use backtrail_store::Origin;
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::Status;
 use tonic::server::UnaryService;
 
 /// Stores profiles of OTLP.
@@ -31,7 +34,9 @@ impl UnaryService<Bytes> for Export {
     fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
         let hub = self.0.clone();
         Box::pin(async move {
-            let stored = push::store_otlp(&hub, request.into_inner().into()).await;
+            let bytes = request.into_inner();
+            let memory = memory_of(&hub).await?;
+            let stored = push::store_otlp(&hub, bytes.into(), memory).await;
             stored.map_err(|error| status(&error))?;
             Ok(tonic::Response::new(ExportProfilesServiceResponse::default()))
         })
@@ -47,10 +52,19 @@ impl UnaryService<Bytes> for WriteRaw {
     fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
         let hub = self.0.clone();
         Box::pin(async move {
-            let pushed = parca::read(&request.into_inner()).map_err(|error| status(&error))?;
-            let stored = push::store(&hub, pushed, Origin::default()).await;
+            let bytes = request.into_inner();
+            let memory = memory_of(&hub).await?;
+            let pushed = parca::read(&bytes).map_err(|error| status(&error))?;
+            drop(bytes);
+            let stored = push::store(&hub, pushed, Origin::default(), memory).await;
             stored.map_err(|error| status(&error))?;
             Ok(tonic::Response::new(WriteRawResponse {}))
         })
     }
+}
+
+/// Waits until there is memory for decoding a message.
+async fn memory_of(hub: &Arc<Hub>) -> Result<OwnedSemaphorePermit, Status> {
+    let memory = hub.bodies.message().await;
+    memory.map_err(|error| status(&error))
 }
