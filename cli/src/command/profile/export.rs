@@ -71,9 +71,7 @@ fn write(
             .filter(|sample| sample.weight < 0)
             .count();
         if negative > 0 {
-            eprintln!(
-                "{negative} samples of negative weight are left out, which the format has no place for"
-            );
+            eprintln!("the format has no place for negative weights; samples left out: {negative}");
         }
     }
     match format {
