@@ -150,7 +150,7 @@ pub(super) async fn store(
     body: OwnedSemaphorePermit,
 ) -> Result<Stored> {
     let arrival = Arrival::now(hub.config.profiles.days);
-    let bytes: usize = pushed.iter().map(|one| one.bytes.len()).sum();
+    let bytes: usize = pushed.iter().map(|one| unpacked_size(&one.bytes)).sum();
     let readings = if bytes > LARGE { READINGS } else { 1 };
     let permit = hub.reading.clone().acquire_many_owned(readings).await;
     let permit = permit.map_err(|_| Error::Ending)?;
@@ -168,6 +168,14 @@ pub(super) async fn store(
     futures_util::future::try_join_all(stored).await?;
     drop(memory);
     Ok(Stored { has_moved })
+}
+
+/// Returns the size of a profile. A packed one ends with its size (RFC 1952, section 2.3.1).
+fn unpacked_size(bytes: &[u8]) -> usize {
+    match bytes.last_chunk::<4>() {
+        Some(size) if bytes.starts_with(&[0x1f, 0x8b]) => bytes.len().max(u32::from_le_bytes(*size) as usize),
+        _ => bytes.len(),
+    }
 }
 
 fn read_all(pushed: &[PushedProfile], origin: &Origin, arrival: Arrival) -> Result<Vec<ReadPush>> {
