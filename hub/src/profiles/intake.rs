@@ -204,28 +204,28 @@ impl Worker {
         limits: WriterLimits,
     ) -> Result<Vec<Answer>> {
         let hashes: Vec<PushHash> = pushes.iter().map(|(push, _)| push.hash).collect();
-        let mut known = self.database.known_pushes(&hashes).await?.len();
+        let mut known = self.database.known_pushes(&hashes).await?;
         loop {
-            let error = match self.write(pushes, limits).await {
+            let count = known.len();
+            let error = match self.write(pushes, known, limits).await {
                 Ok(answers) => return Ok(answers),
                 Err(error) => error,
             };
-            let now_known = self.database.known_pushes(&hashes).await?.len();
-            if now_known <= known {
+            known = self.database.known_pushes(&hashes).await?;
+            if known.len() <= count {
                 return Err(error);
             }
-            known = now_known;
         }
     }
 
-    /// Stores those pushes that are new and that the store accepts. Returns an answer for each.
+    /// Stores those pushes that are not known and that the store accepts. Returns an answer for
+    /// each.
     async fn write(
         &mut self,
         pushes: &[(ReadPush, IdleCounts)],
+        known: Vec<PushHash>,
         limits: WriterLimits,
     ) -> Result<Vec<Answer>> {
-        let hashes: Vec<PushHash> = pushes.iter().map(|(push, _)| push.hash).collect();
-        let known = self.database.known_pushes(&hashes).await?;
         let mut known: HashSet<PushHash> = known.into_iter().collect();
         let received = UnixNanos(clock::now().unsigned_abs().saturating_mul(1000));
         let catalog = Arc::new(self.catalog.for_one_commit());

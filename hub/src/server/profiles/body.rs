@@ -20,6 +20,7 @@ pub const REQUEST_LIMIT: usize = 32 << 20;
 const LONGEST: Duration = Duration::from_secs(120);
 /// The largest body after decompression.
 const UNPACKED_LIMIT: u64 = 128 << 20;
+
 /// A body without the encoding of the transfer. Its memory is free again with the value.
 #[derive(Debug)]
 pub struct Body {

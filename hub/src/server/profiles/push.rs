@@ -125,8 +125,10 @@ pub async fn take_ingest(
 /// Fails if the message or a profile is malformed, or the store fails.
 pub async fn take_push(State(hub): State<Arc<Hub>>, headers: HeaderMap, body: Body) -> Result<Response> {
     expect_type(&headers, &["application/proto", "application/x-protobuf"])?;
-    let pushed = pyroscope::read(&body.bytes)?;
-    store(&hub, pushed, Origin::default(), body.memory).await?;
+    let Body { bytes, memory } = body;
+    let pushed = pyroscope::read(&bytes)?;
+    drop(bytes);
+    store(&hub, pushed, Origin::default(), memory).await?;
     Ok(message("application/proto"))
 }
 
